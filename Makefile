@@ -1,0 +1,111 @@
+# Targets for people and for CI. "make help" lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+TOOLS   := $(CURDIR)/.tools/bin
+export PATH := $(TOOLS):$(PATH)
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSITYGW   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+MINIO       := github.com/minio/minio@v0.0.0-20250907161309-07c3a429bfed
+
+# Client tests need other languages' runtimes and have a target of their own.
+PACKAGES = $(shell go list ./... | grep -v '/integration/clients')
+# Where goroutines meet; the rest is sequential and only loses time under -race.
+RACE     ?= ./admin/... ./broker/... ./cache/... ./cluster/... ./controller/... ./index/... ./kafka/... ./partition/... ./segment/... ./tier/...
+FUZZTIME ?= 20s
+ARGS     ?=
+
+## run: build and start one broker with everything in ./data (ARGS="--log-level debug" adds flags)
+.PHONY: run
+run: build
+	@exec ./bin/tierbroker run $(ARGS)
+
+## build: both programs into ./bin
+.PHONY: build
+build:
+	@mkdir -p bin
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+## tools: staticcheck and the S3 test server versitygw into ./.tools/bin (nothing when present)
+.PHONY: tools
+tools: $(TOOLS)/staticcheck $(TOOLS)/versitygw
+
+$(TOOLS)/staticcheck:
+	@mkdir -p $(TOOLS)
+	GOBIN=$(TOOLS) go install $(STATICCHECK)
+
+$(TOOLS)/versitygw:
+	@mkdir -p $(TOOLS)
+	GOBIN=$(TOOLS) go install $(VERSITYGW)
+
+# MinIO is under the AGPL: a separate program that tests talk to over HTTP, never linked.
+$(TOOLS)/minio:
+	@mkdir -p $(TOOLS)
+	GOBIN=$(TOOLS) go install $(MINIO)
+
+## lint: gofmt, go vet and staticcheck
+.PHONY: lint
+lint: $(TOOLS)/staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(TOOLS)/staticcheck ./...
+
+## test: lint, then all tests against versitygw, then the concurrent packages under the race detector
+.PHONY: test
+test: tools lint test-unit test-race
+
+## test-unit: all tests but those of other languages' clients
+.PHONY: test-unit
+test-unit: tools build
+	go test -timeout 12m $(PACKAGES)
+
+## test-race: short tests of the concurrent packages under the race detector
+.PHONY: test-race
+test-race: tools
+	go test -race -short -timeout 10m $(RACE)
+
+## test-clients: real Kafka clients (kcat, Java, JavaScript, Go) against a broker
+.PHONY: test-clients
+test-clients: tools build
+	go test -count=1 -timeout 25m ./integration/clients/...
+
+## test-minio: the tests that talk to S3, with MinIO in place of versitygw
+.PHONY: test-minio
+test-minio: tools $(TOOLS)/minio build
+	TB_TEST_S3=minio go test -count=1 -timeout 15m ./tier/... ./integration
+
+## fuzz: every fuzz test for FUZZTIME (20s) each
+.PHONY: fuzz
+fuzz:
+	@go list ./... | while read -r pkg; do \
+		for f in $$(go test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
+			echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		done; \
+	done
+
+## bench: the benchmarks of all packages, briefly
+.PHONY: bench
+bench: tools build
+	go test -run '^$$' -bench . -benchtime 1s -timeout 30m $(PACKAGES)
+
+## docs: write the generated pages again
+.PHONY: docs
+docs:
+	go test ./config -run TestDocumentIsInStep -update
+
+## clean: remove what was built (not ./data, not ./.tools)
+.PHONY: clean
+clean:
+	rm -rf bin
+	go clean -testcache
+
+## help: this list
+.PHONY: help
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  %-14s %s\n", $$1, substr($$0, length($$1) + 3) }'
