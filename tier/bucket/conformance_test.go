@@ -1,0 +1,35 @@
+package bucket_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/tierbroker/tierbroker/tier/bucket"
+	"github.com/tierbroker/tierbroker/tier/bucket/buckettest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemory(t *testing.T) {
+	buckettest.Conformance(t, func() bucket.Bucket { return bucket.NewMemory() })
+}
+
+// plain hides everything but the six methods, so that GetAll takes its slow way.
+type plain struct{ bucket.Bucket }
+
+func TestPlain(t *testing.T) {
+	buckettest.Conformance(t, func() bucket.Bucket { return plain{bucket.NewMemory()} })
+}
+
+func openDir(t *testing.T) *bucket.Dir {
+	d, err := bucket.OpenDir(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+func TestDir(t *testing.T) {
+	buckettest.Conformance(t, func() bucket.Bucket { return openDir(t) })
+}
