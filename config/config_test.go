@@ -83,7 +83,7 @@ cache-bytes: 12 apples
 log-level: inof
 
 roles: [broker, brokr]
-topic-defaults:
+kafka-config:
   retention.ms: 5
   nonsense: 1
 log-level: warn
@@ -92,9 +92,9 @@ log-level: warn
 		File:  path,
 		Env:   []string{"TIERBROKER_COLD_WORKER=3", "TIERBROKER_PORT_9092_TCP=tcp://10.0.0.1:9092", "TIERBROKER_SERVICE_HOST=10.0.0.1", "TIERBROKER_ADMIN_PORT=tcp://1"},
 		Flags: map[string]string{"kafka-listen": "nine"},
-		CheckTopic: func(key, _ string) error {
+		CheckKafka: func(key, _ string) error {
 			if key == "nonsense" {
-				return errors.New("unknown topic setting \"nonsense\"")
+				return errors.New("unknown Kafka setting \"nonsense\"")
 			}
 			return nil
 		},
@@ -108,7 +108,7 @@ F:6: roles: "brokr" is none of broker, controller; did you mean "broker"?
 F:10: log-level: set a second time; first in line 4
 $TIERBROKER_COLD_WORKER: unknown setting "cold-worker"; did you mean "cold-workers"?
 --kafka-listen: kafka-listen: "nine" is not HOST:PORT
-F:9: topic-defaults: unknown topic setting "nonsense"`, "F:", path+":"), faults.Error())
+F:9: kafka-config: unknown Kafka setting "nonsense"`, "F:", path+":"), faults.Error())
 }
 
 func TestBrokenFiles(t *testing.T) {
@@ -117,7 +117,7 @@ func TestBrokenFiles(t *testing.T) {
 		"syntax":        {"a: [1\nb: 2\n", "line 1"},
 		"wrong shape":   {"data-dir:\n  x: 1\n", ":2: data-dir: expected a path"},
 		"list in list":  {"roles: [[broker]]\n", ":1: roles: items must be plain words"},
-		"map as text":   {"topic-defaults: abc\n", ":1: topic-defaults: expected a map"},
+		"map as text":   {"kafka-config: abc\n", ":1: kafka-config: expected a map"},
 		"tab":           {"\tdata-dir: x\n", "found character that cannot start any token"},
 		"large":         {strings.Repeat("#", maxFile+1), "larger than 1 MiB"},
 	} {
@@ -230,9 +230,9 @@ func TestDocumentIsInStep(t *testing.T) {
 }
 
 func TestRendering(t *testing.T) {
-	c, err := Load(Input{Flags: map[string]string{"bucket": "s3://logs"}, Env: []string{"TIERBROKER_TOPIC_DEFAULTS=retention.ms=5; cleanup.policy=compact,delete"}})
+	c, err := Load(Input{Flags: map[string]string{"bucket": "s3://logs"}, Env: []string{"TIERBROKER_KAFKA_CONFIG=retention.ms=5; cleanup.policy=compact,delete"}})
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"retention.ms": "5", "cleanup.policy": "compact,delete"}, c.TopicDefaults)
+	require.Equal(t, map[string]string{"retention.ms": "5", "cleanup.policy": "compact,delete"}, c.KafkaConfig)
 	var b bytes.Buffer
 	require.NoError(t, c.WriteEffective(&b))
 	require.Contains(t, b.String(), "--bucket")
@@ -245,9 +245,9 @@ func TestRendering(t *testing.T) {
 
 func FuzzFile(f *testing.F) {
 	f.Add("data-dir: x\nroles: [broker]\n")
-	f.Add("topic-defaults: {a: b}\n")
+	f.Add("kafka-config: {a: b}\n")
 	f.Add("a: &x [*x]\n")
-	f.Add("topic-defaults: &m {<<: *m}\n")
+	f.Add("kafka-config: &m {<<: *m}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := Load(Input{File: writeFile(t, text)})
 		var faults Faults

@@ -27,9 +27,9 @@ type Input struct {
 	Env []string
 	// File is the path of a YAML file; "" means none.
 	File string
-	// CheckTopic, when set, judges each entry of topic-defaults. Topic settings
+	// CheckKafka, when set, judges each entry of kafka-config. Those settings
 	// belong to a higher floor than this package, so the caller lends the check.
-	CheckTopic func(key, value string) error
+	CheckKafka func(key, value string) error
 }
 
 // Fault is one thing that is wrong.
@@ -81,7 +81,7 @@ func Load(in Input) (*Config, error) {
 	}
 	l.env(in.Env)
 	l.flags(in.Flags)
-	l.topics()
+	l.kafka()
 	if len(l.faults) == 0 {
 		l.faults = l.c.crossCheck()
 	}
@@ -95,7 +95,7 @@ type loader struct {
 	in         Input
 	c          *Config
 	faults     []Fault
-	topicLines map[string]string // place of each entry of topic-defaults
+	kafkaLines map[string]string // place of each entry of kafka-config
 }
 
 func (l *loader) fault(where, name, msg string) {
@@ -204,7 +204,7 @@ func (l *loader) fileValue(path string, key, val *yaml.Node) {
 
 func (l *loader) fileMap(path string, s *Setting, val *yaml.Node) {
 	m := make(map[string]string)
-	l.topicLines = make(map[string]string)
+	l.kafkaLines = make(map[string]string)
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		key, item := val.Content[i], val.Content[i+1]
 		for item.Kind == yaml.AliasNode {
@@ -219,7 +219,7 @@ func (l *loader) fileMap(path string, s *Setting, val *yaml.Node) {
 			continue
 		}
 		m[key.Value] = item.Value
-		l.topicLines[key.Value] = at(path, item)
+		l.kafkaLines[key.Value] = at(path, item)
 	}
 	if f, ok := s.field(l.c).(*map[string]string); ok {
 		*f = m
@@ -243,8 +243,8 @@ func (l *loader) env(env []string) {
 		if key == "config" {
 			continue // the path of the file itself, which the caller reads
 		}
-		if key == "topic-defaults" {
-			l.topicLines = nil
+		if key == "kafka-config" {
+			l.kafkaLines = nil
 		}
 		l.apply("$"+name, key, v)
 	}
@@ -261,19 +261,19 @@ func (l *loader) flags(flags map[string]string) {
 	}
 }
 
-// topics judges topic-defaults, wherever it came from.
-func (l *loader) topics() {
-	if l.in.CheckTopic == nil {
+// kafka judges kafka-config, wherever it came from.
+func (l *loader) kafka() {
+	if l.in.CheckKafka == nil {
 		return
 	}
 	var found []Fault
-	for key, v := range l.c.TopicDefaults {
-		err := l.in.CheckTopic(key, v)
+	for key, v := range l.c.KafkaConfig {
+		err := l.in.CheckKafka(key, v)
 		if err == nil {
 			continue
 		}
-		where := cmp.Or(l.topicLines[key], l.c.Source("topic-defaults"))
-		found = append(found, Fault{Where: where, Name: "topic-defaults", Message: err.Error()})
+		where := cmp.Or(l.kafkaLines[key], l.c.Source("kafka-config"))
+		found = append(found, Fault{Where: where, Name: "kafka-config", Message: err.Error()})
 	}
 	slices.SortFunc(found, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.Where, b.Where), cmp.Compare(a.Message, b.Message))

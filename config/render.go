@@ -96,13 +96,13 @@ kafka-listen: 0.0.0.0:9092
 advertise: broker1.example.com
 bucket: s3://archive/prod?endpoint=http://10.0.0.5:9000&region=us-east-1
 cache-bytes: 2GiB
-topic-defaults:
+kafka-config:
   retention.ms: 31536000000
   tierbroker.durability: sync
 ` + "```" + `
 
 Sizes take a unit (` + "`64MiB`, `10MB`" + `) or are bytes. Durations look like ` + "`500ms`, `5m`, `1h30m`, `7d`" + `. Lists are YAML lists, or
-separated by commas; ` + "`topic-defaults`" + ` in the environment is written ` + "`key=value;key=value`" + `.
+separated by commas; ` + "`kafka-config`" + ` in the environment is written ` + "`key=value;key=value`" + `.
 
 ` + "`tierbroker check-config --config FILE`" + ` checks a file without starting anything, and lists every fault at once, with its line;
 without faults it prints every setting, its value and where that came from. A broker with a faulty configuration exits with code 2.

@@ -176,9 +176,9 @@ var Settings = []Setting{
 		field:  func(c *Config) any { return &c.ProducerExpiry },
 		Text:   "State of an idempotent producer is forgotten after this time without a write.",
 		Reason: "Kafka's producer.id.expiration.ms."},
-	{Name: "topic-defaults", Group: "Topics", Kind: KindMap,
-		field:  func(c *Config) any { return &c.TopicDefaults },
-		Text:   "Defaults for topic settings under Kafka's names (retention.ms, segment.bytes, tierbroker.durability, …).",
+	{Name: "kafka-config", Group: "Topics", Kind: KindMap,
+		field:  func(c *Config) any { return &c.KafkaConfig },
+		Text:   "Defaults of topic settings (retention.ms, tierbroker.durability, …) and further broker settings (group.min.session.timeout.ms, …) under Kafka's names.",
 		Reason: "Empty means the defaults that docs/kafka.md lists."},
 
 	{Name: "etcd-endpoints", Group: "Cluster", Kind: KindList,
