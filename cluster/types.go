@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/tierbroker/tierbroker/frame"
+)
+
+// Limits of what the cluster state accepts.
+const (
+	// MaxPartitionsPerTopic bounds one topic.
+	MaxPartitionsPerTopic = 100_000
+	// ShardPartitions is how many partitions the controller puts into one value.
+	ShardPartitions = 500
+	// NoBroker is the owner of a partition that nobody owns.
+	NoBroker int32 = -1
+	// NoEpoch is the epoch of a partition that was never started.
+	NoEpoch int32 = -1
+)
+
+// State is where a partition stands between two owners.
+type State uint8
+
+// The states; see the package comment for who writes which. The numbers are
+// stored in etcd and never change.
+const (
+	Unassigned State = iota // nobody owns it
+	Starting                // the controller chose an owner and raised the epoch
+	Recovering              // the owner claims the head and brings its log in order
+	Writing                 // the owner serves reads and writes
+	Draining                // the owner refuses writes and brings its tail into the bucket
+	Failed                  // the owner can not serve it; retried with back-off
+	Deleted                 // the head is a tombstone; the controller removes the record
+	numStates
+)
+
+var stateNames = [numStates]string{
+	"Unassigned", "Starting", "Recovering", "Writing", "Draining", "Failed", "Deleted",
+}
+
+// String returns the state's name.
+func (s State) String() string {
+	if s < numStates {
+		return stateNames[s]
+	}
+	return "Invalid"
+}
+
+// ownerMoves lists what the owner of a partition may write. Everything else is
+// the controller's (Starting, and the removal of Deleted ones).
+var ownerMoves = [numStates][]State{
+	Starting:   {Recovering, Writing, Failed, Unassigned, Deleted},
+	Recovering: {Writing, Failed, Unassigned, Deleted},
+	Writing:    {Draining, Failed, Deleted},
+	Draining:   {Unassigned, Writing, Failed, Deleted},
+	Failed:     {Unassigned, Deleted},
+}
+
+// OwnerMay reports whether the owner may take a partition from one state to another.
+func OwnerMay(from, to State) bool {
+	return from < numStates && slices.Contains(ownerMoves[from], to)
+}
+
+// Assignment says who owns a partition.
+type Assignment struct {
+	Owner            int32  // broker id, NoBroker when Unassigned
+	OwnerIncarnation string // the run of the owner this was written for
+	Epoch            int32  // number of the ownership, NoEpoch before the first
+	State            State
+	Target           int32  // broker a planned move goes to, NoBroker otherwise
+	Failures         int32  // consecutive failures since it was last Writing
+	FailedAt         int64  // ms since 1970 of the last failure, for the back-off only
+	Reason           string // why it failed, for operators; at most MaxReason bytes
+}
+
+// MaxReason bounds Assignment.Reason; longer texts are cut.
+const MaxReason = 160
+
+// Topic is one topic. It must not be changed: it is shared by many images.
+type Topic struct {
+	Name       string
+	ID         frame.TopicID
+	Partitions int32
+	Config     TopicConfig       // typed, defaults of the broker applied
+	Overrides  map[string]string // settings of this topic, as given
+	Internal   bool
+	Deleting   bool  // no new writes; owners put tombstones and report Deleted
+	CreatedAt  int64 // ms since 1970
+	DeletedAt  int64 // ms since 1970 when Deleting, 0 otherwise
+	Revision   int64 // etcd revision of the record
+	// Version counts the record's changes, from 1; catalog and heads name it.
+	Version int64
+	// ConfigErr is set when etcd holds overrides this version does not accept;
+	// the default is used for those.
+	ConfigErr error
+}
+
+// DeletedTopic is a topic that is gone for clients and whose objects wait for
+// the sweep of the bucket.
+type DeletedTopic struct {
+	Name       string
+	ID         frame.TopicID
+	Partitions int32
+	DeletedAt  int64 // ms since 1970
+}
+
+// Broker is one living broker.
+type Broker struct {
+	ID          int32
+	Incarnation string // unique id of this run
+	// Identity is the unique id of the broker's data directory. A new run with
+	// the same identity takes the registration over at once, another one is refused.
+	Identity string
+	Host     string // as the operator wrote it, for clients
+	Port     int32
+	// Listeners are further advertised addresses by listener name.
+	Listeners []Endpoint
+	AdminURL  string
+	PeerURL   string
+	Rack      string // empty: none
+	Labels    []string
+	Roles     []string
+	Weight    float64 // share of partitions relative to others, 0 counts as 1
+	Draining  bool    // gets no new partitions
+	Version   string
+	StartedAt int64 // ms since 1970
+	Lease     int64 // etcd lease; set by Register
+}
+
+// Endpoint is an advertised address of one listener.
+type Endpoint struct {
+	Name string
+	Host string
+	Port int32
+}
+
+// LabelCoordinator reserves a broker for internal topics.
+const LabelCoordinator = "coordinator"
+
+// HasLabel reports whether the broker carries a label.
+func (b *Broker) HasLabel(l string) bool { return slices.Contains(b.Labels, l) }
+
+// TopicSpec describes a topic to create.
+type TopicSpec struct {
+	Name       string
+	ID         frame.TopicID // zero: a random one
+	Partitions int32
+	Configs    map[string]string
+	Internal   bool
+}
+
+// Transition is a change of state that the owner of a partition asks for.
+type Transition struct {
+	ID               frame.PartitionID
+	Owner            int32
+	OwnerIncarnation string
+	Epoch            int32
+	From, To         State
+	Reason           string // for Failed
+	At               int64  // ms since 1970, for Failed
+}
+
+// Change is an assignment that the controller writes. It is made only while the
+// partition still has the owner, epoch and state of Old.
+type Change struct {
+	ID     frame.PartitionID
+	Exists bool       // false: the partition has no record yet and Old is ignored
+	Old    Assignment // as in the image the change was planned on
+	New    Assignment
+	Remove bool   // remove the record, New is ignored
+	Why    string // for logs
+}
