@@ -61,7 +61,7 @@ type Config struct {
 	AutoCreateTopics bool
 	NumPartitions    int32
 	ProducerExpiry   time.Duration
-	KafkaConfig    map[string]string
+	KafkaConfig      map[string]string
 
 	sources map[string]string
 }
