@@ -206,8 +206,12 @@ func grow[T any](s []T, n int) []T {
 	return t
 }
 
-// maxInterned bounds an interner. A request with more names than that allocates.
-const maxInterned = 4096
+// An interner keeps at most maxInterned names of at most maxInternedLen bytes, the longest
+// topic name of Kafka; others are allocated each time.
+const (
+	maxInterned    = 4096
+	maxInternedLen = 249
+)
 
 // interner turns bytes into strings without allocating for those seen before.
 type interner struct{ m map[string]string }
@@ -216,8 +220,8 @@ func (in *interner) get(b []byte) string {
 	if s, ok := in.m[string(b)]; ok {
 		return s
 	}
-	if len(b) == 0 {
-		return ""
+	if len(b) == 0 || len(b) > maxInternedLen {
+		return string(b)
 	}
 	if in.m == nil || len(in.m) >= maxInterned {
 		in.m = make(map[string]string)
