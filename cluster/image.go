@@ -31,10 +31,10 @@ type Image struct {
 
 // Meta identifies the cluster.
 type Meta struct {
-	ClusterID   string
-	Incarnation string // changes when the cluster is restored from its bucket
-	Schema      int
-	CreatedAt   int64 // ms since 1970
+	ClusterID   string `json:"clusterId"`
+	Incarnation string `json:"incarnation"` // changes when the cluster is restored from its bucket
+	Schema      int    `json:"schema"`
+	CreatedAt   int64  `json:"createdAt"` // ms since 1970
 }
 
 // DefaultConfig is the id under which the cluster-wide broker settings are kept.
@@ -213,7 +213,9 @@ func (i *Image) ChangedTopics(prev *Image) iter.Seq[frame.TopicID] {
 		}
 		for id, t := range i.topics.byID.all() {
 			if prev != nil {
-				if old, _ := prev.topics.byID.get(id); old == t {
+				// A resync makes new values of unchanged records.
+				old, _ := prev.topics.byID.get(id)
+				if old == t || old != nil && old.Revision == t.Revision && old.Config == t.Config {
 					continue
 				}
 			}

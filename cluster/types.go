@@ -98,40 +98,40 @@ type Topic struct {
 // DeletedTopic is a topic that is gone for clients and whose objects wait for
 // the sweep of the bucket.
 type DeletedTopic struct {
-	Name       string
-	ID         frame.TopicID
-	Partitions int32
-	DeletedAt  int64 // ms since 1970
+	Name       string        `json:"name"`
+	ID         frame.TopicID `json:"id"`
+	Partitions int32         `json:"partitions"`
+	DeletedAt  int64         `json:"deletedAt"` // ms since 1970
 }
 
 // Broker is one living broker.
 type Broker struct {
-	ID          int32
-	Incarnation string // unique id of this run
+	ID          int32  `json:"id"`
+	Incarnation string `json:"incarnation"` // unique id of this run, at most 64 bytes
 	// Identity is the unique id of the broker's data directory. A new run with
 	// the same identity takes the registration over at once, another one is refused.
-	Identity string
-	Host     string // as the operator wrote it, for clients
-	Port     int32
+	Identity string `json:"identity,omitempty"`
+	Host     string `json:"host"` // as the operator wrote it, for clients
+	Port     int32  `json:"port"`
 	// Listeners are further advertised addresses by listener name.
-	Listeners []Endpoint
-	AdminURL  string
-	PeerURL   string
-	Rack      string // empty: none
-	Labels    []string
-	Roles     []string
-	Weight    float64 // share of partitions relative to others, 0 counts as 1
-	Draining  bool    // gets no new partitions
-	Version   string
-	StartedAt int64 // ms since 1970
-	Lease     int64 // etcd lease; set by Register
+	Listeners []Endpoint `json:"listeners,omitempty"`
+	AdminURL  string     `json:"adminUrl,omitempty"`
+	PeerURL   string     `json:"peerUrl,omitempty"`
+	Rack      string     `json:"rack,omitempty"` // empty: none
+	Labels    []string   `json:"labels,omitempty"`
+	Roles     []string   `json:"roles,omitempty"`
+	Weight    float64    `json:"weight,omitempty"`   // share of partitions relative to others, 0 counts as 1
+	Draining  bool       `json:"draining,omitempty"` // gets no new partitions
+	Version   string     `json:"version,omitempty"`
+	StartedAt int64      `json:"startedAt,omitempty"` // ms since 1970
+	Lease     int64      `json:"-"`                   // etcd lease; set by Register
 }
 
 // Endpoint is an advertised address of one listener.
 type Endpoint struct {
-	Name string
-	Host string
-	Port int32
+	Name string `json:"name"`
+	Host string `json:"host"`
+	Port int32  `json:"port"`
 }
 
 // LabelCoordinator reserves a broker for internal topics.

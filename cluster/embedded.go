@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
+)
+
+// EmbeddedOptions describe the etcd that runs inside this process. It has one
+// member and no listener: no port is taken, clients are in the process.
+type EmbeddedOptions struct {
+	Dir string // data directory, made when missing; one process at a time
+	// QuotaBytes bounds the database; default 1 GiB. Beyond it etcd refuses writes
+	// until compaction and defragmentation, which run by themselves, made room.
+	QuotaBytes int64
+	// KeepRevisions is how much history compaction leaves for watches that lag;
+	// default 1,000.
+	KeepRevisions int64
+	// Logger gets etcd's warnings and errors; nil: none.
+	Logger *zap.Logger
+	// StartTimeout bounds the wait for the member to serve; default 60 s.
+	StartTimeout time.Duration
+}
+
+// Embedded is a running etcd member.
+type Embedded struct {
+	etcd   *embed.Etcd
+	client *clientv3.Client
+	lock   *os.File
+	once   sync.Once
+	err    error
+}
+
+// walOnce sets the size of etcd's log files, a variable of the whole process: 64
+// MB twice is much for a database of a few.
+var walOnce sync.Once
+
+const walSegmentBytes = 16 << 20
+
+// StartEmbedded starts etcd and returns when it serves. ErrInUse: another process
+// has the directory.
+func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
+	walOnce.Do(func() { wal.SegmentSizeBytes = walSegmentBytes })
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &Embedded{lock: lock}
+	if e.etcd, err = embed.StartEtcd(embeddedConfig(o)); err != nil {
+		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
+	}
+	timeout := time.NewTimer(defaultTo(o.StartTimeout, time.Minute))
+	defer timeout.Stop()
+	select {
+	case <-e.etcd.Server.ReadyNotify():
+	case err = <-e.etcd.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timeout.C:
+		err = ErrUnavailable
+	}
+	if err != nil {
+		e.etcd.Close()
+		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
+	}
+	e.client = v3client.New(e.etcd.Server)
+	return e, nil
+}
+
+// Client returns a client of the member. It is closed with the member.
+func (e *Embedded) Client() *clientv3.Client { return e.client }
+
+// Err reports when the member stops by itself.
+func (e *Embedded) Err() <-chan error { return e.etcd.Err() }
+
+// Close stops the member. Everything committed is on disk.
+func (e *Embedded) Close() error {
+	e.once.Do(func() {
+		if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			e.err = fmt.Errorf("close etcd client: %w", err)
+		}
+		e.etcd.Close()
+		e.err = errors.Join(e.err, e.lock.Close())
+	})
+	return e.err
+}
+
+// lockDir makes a second process fail at once; etcd itself would wait for ever.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock etcd directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		return nil, errors.Join(fmt.Errorf("lock etcd directory %s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+func embeddedConfig(o EmbeddedOptions) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = "tierbroker"
+	c.Dir = filepath.Join(o.Dir, "member")
+	// No listener at all: clients are in the process and there are no peers. The
+	// advertised URLs are recorded in the member list and never dialed.
+	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
+	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	c.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	c.InitialCluster = c.Name + "=http://127.0.0.1:1"
+	c.InitialClusterToken = "tierbroker"
+	// A single member elects itself after one to five ticks: short ones make a
+	// start quick, and none of them is ever needed again.
+	c.TickMs, c.ElectionMs = 50, 250
+	c.QuotaBackendBytes = defaultTo(o.QuotaBytes, int64(1<<30))
+	c.AutoCompactionMode = embed.CompactorModeRevision
+	c.AutoCompactionRetention = strconv.FormatInt(defaultTo(o.KeepRevisions, int64(1000)), 10)
+	// Raft entries since the last snapshot stay in memory, and a shard is some
+	// kilobytes: keep few.
+	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 100
+	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
+	c.BootstrapDefragThresholdMegabytes = 64
+	c.MaxTxnOps = 512
+	c.EnableGRPCGateway = false
+	c.PreVote = true
+	lg := o.Logger
+	if lg == nil {
+		lg = zap.NewNop()
+	}
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(quiet(lg))
+	c.LogLevel = "warn"
+	return c
+}
+
+// quiet lets warnings and errors pass, and of the warnings only those that tell an
+// operator something: etcd warns about its own defaults at every start.
+func quiet(lg *zap.Logger) *zap.Logger {
+	return lg.Named("etcd").WithOptions(
+		zap.IncreaseLevel(zap.WarnLevel),
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return &quietCore{c} }),
+	)
+}
+
+type quietCore struct{ zapcore.Core }
+
+var routine = []string{
+	"simple token is not cryptographically signed",
+	"Running http and grpc server on single port",
+	"it isn't recommended to use default name",
+	"apply request took too long",
+	"exceeded recommended request limit",
+	"leader is overloaded likely from slow disk",
+	"failed to reach the peer URL",
+}
+
+// Check drops routine warnings.
+func (c *quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Level == zap.WarnLevel {
+		for _, r := range routine {
+			if strings.Contains(e.Message, r) {
+				return ce
+			}
+		}
+	}
+	return c.Core.Check(e, ce)
+}
+
+// With keeps the filter on derived loggers.
+func (c *quietCore) With(f []zapcore.Field) zapcore.Core { return &quietCore{c.Core.With(f)} }
+
+func defaultTo[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
