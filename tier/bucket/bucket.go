@@ -36,9 +36,9 @@ type Op struct{ Class, Topic, Kind string }
 // Info describes an object as the store knows it.
 type Info struct {
 	Key      string
-	Size     int64  // bytes
-	ETag     string // opaque, without quotes; equal ETags mean equal bytes
-	Modified time.Time
+	Size     int64     // bytes
+	ETag     string    // opaque, without quotes; equal ETags mean equal bytes
+	Modified time.Time // when it was put; Put itself may leave it zero
 }
 
 // Condition makes a Put conditional. At most one field may be set; the zero value is an unconditional put.
@@ -60,7 +60,7 @@ type Body interface {
 // Page is a part of a listing.
 type Page struct {
 	Items []Info // in lexicographic order of keys
-	Next  string // pass as after to go on; "" means that this page is the last one
+	Next  string // pass as after to go on (what follows may turn out to be nothing); "" means that this page is the last one
 }
 
 // Upload is a multipart upload that was begun and neither completed nor aborted.

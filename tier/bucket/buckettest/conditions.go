@@ -69,10 +69,11 @@ func largeConditional(e *env) {
 	one, two := pattern(1, 20<<20), pattern(2, 20<<20)
 	info, err := e.b.Put(e.ctx, op, "l/x", bucket.BytesBody(one), create)
 	require.NoError(e, err)
-	_, err = e.b.Put(e.ctx, op, "l/x", bucket.BytesBody(two), create)
-	require.ErrorIs(e, err, bucket.ErrPrecondition)
-	_, err = e.b.Put(e.ctx, op, "l/x", bucket.BytesBody(two), bucket.Condition{IfMatch: "0123456789abcdef"})
-	require.ErrorIs(e, err, bucket.ErrPrecondition)
+	for _, cond := range []bucket.Condition{create, {IfMatch: "0123456789abcdef"}} {
+		_, err = e.b.Put(e.ctx, op, "l/x", bucket.BytesBody(two), cond)
+		// A server may refuse before it has read the body, and break the connection on which it still comes.
+		require.True(e, errors.Is(err, bucket.ErrPrecondition) || errors.Is(err, bucket.ErrUnavailable), "error %v", err)
+	}
 	st, err := e.b.Stat(e.ctx, op, "l/x")
 	require.NoError(e, err)
 	require.Equal(e, info.ETag, st.ETag)
@@ -83,7 +84,7 @@ func largeConditional(e *env) {
 
 // race lets n writers put different bytes under key with the same condition and returns what won. A writer that was not told
 // that it won may still have won, so the winner is who is found in the bucket.
-func race(e *env, key string, n int, cond bucket.Condition) string {
+func race(e *env, key string, round, n int, cond bucket.Condition) string {
 	var wg sync.WaitGroup
 	var told, lost atomic.Int32
 	var winner atomic.Value
@@ -91,7 +92,8 @@ func race(e *env, key string, n int, cond bucket.Condition) string {
 	for i := range n {
 		wg.Go(func() {
 			<-start
-			content := fmt.Sprintf("%s by writer %d", key, i)
+			// Unique bytes: the ETag of a store may be a hash, so what was there before would not look like a change.
+			content := fmt.Sprintf("%s by writer %d in round %d", key, i, round)
 			_, err := e.putIf(key, content, cond)
 			switch {
 			case err == nil:
@@ -116,16 +118,16 @@ func race(e *env, key string, n int, cond bucket.Condition) string {
 
 func racingCreates(e *env) {
 	for round := range 8 {
-		race(e, fmt.Sprintf("race/%d", round), 16, create)
+		race(e, fmt.Sprintf("race/%d", round), round, 16, create)
 	}
 }
 
 func racingReplaces(e *env) {
 	e.put("race/x", "start")
-	for range 8 {
+	for round := range 8 {
 		st, err := e.b.Stat(e.ctx, op, "race/x")
 		require.NoError(e, err)
-		require.NotEqual(e, "start", race(e, "race/x", 16, bucket.Condition{IfMatch: st.ETag}))
+		require.NotEqual(e, "start", race(e, "race/x", round, 16, bucket.Condition{IfMatch: st.ETag}))
 	}
 }
 
