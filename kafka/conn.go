@@ -30,6 +30,7 @@ type Conn struct {
 	ahead    [aheadBytes]byte
 	ahR, ahW int
 	first    bool // no frame was read yet
+	trusted  int  // the largest frame that was sent whole, see mostTrusted
 	writing  bool // the write goroutine was started
 	clientID string
 

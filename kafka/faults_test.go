@@ -1,14 +1,12 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"net"
 	"os"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -102,86 +100,6 @@ func TestEventsAreRateLimited(t *testing.T) {
 	}
 	require.Equal(t, int64(3*eventBurst), s.Stats().Events["garbage"])
 	require.Len(t, s.events, eventBurst)
-}
-
-// A frame that is begun and never ended: from nothing but half a size to a stalled large one.
-func TestSlowloris(t *testing.T) {
-	s := start(t, echo, func(o *Options) { o.FrameTimeout = 50 * time.Millisecond })
-	for _, part := range [][]byte{{0, 0}, frame(1, make([]byte, 100))[:50], frame(1, make([]byte, 200<<10))[:100<<10]} {
-		c := s.dial()
-		c.send(part)
-		c.requireClosed()
-		e := s.event()
-		require.Equal(t, EventSlowSender, e.Kind)
-		require.Contains(t, e.Message, "not sent in time")
-	}
-}
-
-func TestIdle(t *testing.T) {
-	s := start(t, echo, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
-	silent, once := s.dial(), s.dial()
-	once.roundTrip(1)
-	silent.requireClosed()
-	once.requireClosed()
-	for range 2 {
-		require.Equal(t, EventIdle, s.event().Kind)
-	}
-}
-
-// A long poll is not idleness.
-func TestPendingIsNotIdle(t *testing.T) {
-	var deadlines atomic.Int32
-	s := start(t, handlerFunc(func(_ context.Context, r *Request) Pending {
-		return PendingFunc(func(ctx context.Context) Response {
-			timer := time.NewTimer(200 * time.Millisecond)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				deadlines.Add(1)
-			}
-			return Response{Bufs: net.Buffers{[]byte("at last")}}
-		})
-	}), func(o *Options) { o.IdleTimeout = 20 * time.Millisecond })
-	c := s.dial()
-	c.send(frame(1, nil))
-	_, body := c.receive()
-	require.Equal(t, "at last", string(body))
-	require.Zero(t, deadlines.Load())
-}
-
-func TestSlowReader(t *testing.T) {
-	big := make([]byte, 64<<20)
-	var released atomic.Int32
-	s := start(t, handlerFunc(func(ctx context.Context, r *Request) Pending {
-		return Done{Bufs: net.Buffers{big}, Release: func() { released.Add(1) }}
-	}), func(o *Options) { o.WriteTimeout = 100 * time.Millisecond })
-	c := s.dial()
-	c.send(append(frame(1, nil), frame(2, nil)...))
-	require.Equal(t, EventSlowReader, s.event().Kind)
-	c.requireClosed()
-	eventually(t, func() bool { return released.Load() == 2 && s.Stats().Conns == 0 })
-}
-
-// A client that needs many write timeouts for a response but goes on taking it gets it.
-func TestSteadyReaderMayBeSlow(t *testing.T) {
-	want := bytes.Repeat([]byte("0123456789abcdef"), 2<<20) // 32 MiB
-	s := start(t, handlerFunc(func(context.Context, *Request) Pending {
-		return Done{Bufs: net.Buffers{want[:1000], want[1000 : 1<<20], want[1<<20:]}}
-	}), func(o *Options) { o.WriteTimeout = 30 * time.Millisecond })
-	c := s.dial()
-	c.send(frame(1, nil))
-	pace := time.NewTicker(5 * time.Millisecond)
-	defer pace.Stop()
-	got := make([]byte, 0, len(want)+8)
-	for len(got) < len(want)+8 {
-		<-pace.C
-		n, err := c.Read(got[len(got):min(cap(got), len(got)+1<<20)])
-		require.NoError(t, err)
-		got = got[:len(got)+n]
-	}
-	require.True(t, bytes.Equal(want, got[8:]))
-	s.noEvent()
 }
 
 // lostMapping returns a mapping of a file that was cut under it: touching it faults.

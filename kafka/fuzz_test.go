@@ -2,7 +2,11 @@ package kafka
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -65,5 +69,41 @@ func FuzzParseHeader(f *testing.F) {
 		}
 		require.True(t, Known(h.key))
 		require.True(t, bytes.HasSuffix(frame, h.body))
+	})
+}
+
+// FuzzConnection sends arbitrary bytes to a server and closes its side: the server must close
+// the connection, with at most one event, and give back all it held.
+func FuzzConnection(f *testing.F) {
+	two := append(frame(1, []byte("one")), frame(2, []byte("two"))...)
+	for _, seed := range [][]byte{
+		two, two[:len(two)-1], append(two, 0xff, 0, 0, 0), []byte("GET / HTTP/1.1\r\n\r\n"), {0x16, 3, 1, 2, 0},
+		rawFrame(18, 3, 1, "x", nil), rawFrame(0, 9, 1, "x", sampleProduce(9, 1, 1, 10)), frame(3, make([]byte, 2000)),
+	} {
+		f.Add(seed)
+	}
+	events := make(chan Event, 100)
+	s, err := NewServer(Options{
+		Listeners: []Listener{{Addr: "127.0.0.1:0"}}, Handler: echo, MaxRequestBytes: 1 << 20,
+		OnEvent: func(e Event) { events <- e },
+	})
+	require.NoError(f, err)
+	s.Start()
+	f.Cleanup(func() { require.NoError(f, s.Shutdown(context.Background())) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		nc, err := net.Dial("tcp", s.Addrs()[0].String())
+		require.NoError(t, err)
+		defer nc.Close()
+		require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
+		nc.Write(data)                   //nolint:errcheck // the server may have closed already
+		nc.(*net.TCPConn).CloseWrite()   //nolint:errcheck // the same
+		_, err = io.Copy(io.Discard, nc) // until it is closed
+		var ne net.Error
+		require.False(t, asNetError(err, &ne) && ne.Timeout(), "the server did not close the connection")
+		eventually(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.InflightBytes == 0 })
+		require.LessOrEqual(t, len(events), 1)
+		for len(events) > 0 {
+			<-events
+		}
 	})
 }

@@ -11,9 +11,13 @@ import (
 	"time"
 )
 
-// firstStep is how much of a frame's memory is allocated on its announcement alone. More
-// follows in steps of four times what has really arrived.
-const firstStep = 64 << 10
+// firstStep is how much of a frame's memory is allocated on its announcement alone, if the
+// connection has not sent a larger one whole before; what counts of that is up to mostTrusted.
+// More follows in steps of four times what has really arrived.
+const (
+	firstStep   = 64 << 10
+	mostTrusted = 1 << maxClassBits
+)
 
 // frameRate is the least speed at which a large frame must arrive, in bytes per second.
 const frameRate = 256 << 10
@@ -110,7 +114,7 @@ func (c *Conn) readFrame() (*buffer, error) {
 		return nil, err
 	}
 	c.ahR += 4
-	step := min(int(size), firstStep)
+	step := min(int(size), max(firstStep, c.trusted))
 	buf := newBuffer(step)
 	if !c.srv.budget.grow(&buf.lease, int64(step), c.ctx.Done()) {
 		buf.release()
@@ -138,6 +142,7 @@ func (c *Conn) readFrame() (*buffer, error) {
 			return nil, c.partial(err, have, int(size))
 		}
 	}
+	c.trusted = max(c.trusted, min(int(size), mostTrusted))
 	buf.b = buf.store[:size]
 	return buf, nil
 }

@@ -21,7 +21,7 @@ const (
 	// a write timed out.
 	tlsPiece = 64 << 10
 	// keepVec is the longest vector of slices that a connection keeps for its next response.
-	keepVec = 64
+	keepVec = 128
 )
 
 // writeLoop is the write goroutine: it waits for responses in request order and writes them.
