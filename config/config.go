@@ -49,7 +49,6 @@ type Config struct {
 	ColdWorkers int
 	RollWorkers int
 	SweepDelay  time.Duration
-	MergeBelow  Bytes
 
 	MaxConnections   int
 	MaxRequestBytes  Bytes
