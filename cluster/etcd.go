@@ -81,8 +81,12 @@ func (c *Client) get(ctx context.Context, verb, key string) (*clientv3.GetRespon
 	return r, err
 }
 
-// wrap tells faults that pass (ErrUnavailable) from those that do not.
+// wrap tells faults that pass (ErrUnavailable) from a lease that ended and from
+// those that stay.
 func wrap(verb string, err error) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("%s: %w", verb, ErrSessionLost)
+	}
 	if passes(err) {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, verb, err)
 	}
