@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -100,6 +101,12 @@ func (b *builder) putKey(key string, kv *mvccpb.KeyValue) error {
 			return err
 		}
 		return b.putConfig(id, kv.Value)
+	case keyProducers:
+		n, err := strconv.ParseInt(string(kv.Value), 10, 64)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%.20q is no producer id", kv.Value)
+		}
+		b.next.producers = n
 	case keyElection:
 		id, err := parseInt32(string(kv.Value))
 		if err != nil {
@@ -107,7 +114,7 @@ func (b *builder) putKey(key string, kv *mvccpb.KeyValue) error {
 		}
 		b.putCandidate(candidate{key: b.prefix + key, revision: kv.CreateRevision, broker: id})
 	}
-	return nil // names and producers are read by transactions only; unknown keys are of later versions
+	return nil // names are read by transactions only; unknown keys are of later versions
 }
 
 // splitKey returns the part of the schema a key belongs to and the rest.

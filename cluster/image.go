@@ -26,7 +26,8 @@ type Image struct {
 	local       map[string]string
 	layers      localLayers
 	corrupt     map[string]*CorruptError
-	partitioned int // partitions that have an assignment
+	partitioned int   // partitions that have an assignment
+	producers   int64 // first producer id that was not handed out
 }
 
 // Meta identifies the cluster.
@@ -273,6 +274,13 @@ func (i *Image) ControllerID() int32 {
 	}
 	return i.candidates[0].broker
 }
+
+// NextProducerID is the first producer id that was not handed out.
+func (i *Image) NextProducerID() int64 { return i.producers }
+
+// BrokerConfigs returns all dynamic broker settings by broker id (DefaultConfig:
+// of all brokers). The map is shared.
+func (i *Image) BrokerConfigs() map[int32]map[string]string { return i.configs }
 
 // BrokerConfig returns the dynamic settings of a broker, or of the whole cluster
 // for DefaultConfig; nil when there are none.

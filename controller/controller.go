@@ -23,16 +23,11 @@ type Options struct {
 	Catalog Catalog
 }
 
-// Catalog is what the controller needs of the bucket's copy of the cluster. Run is
-// called for each term and returns when its context ends.
+// Catalog is what the controller needs of the bucket's copy of the cluster. Run
+// keeps the copy current; it is called for each term, and returns nil when its
+// context ends.
 type Catalog interface {
-	Run(ctx context.Context, images Images) error
-}
-
-// Images is a source of cluster images; *cluster.Client is one.
-type Images interface {
-	Image() *cluster.Image
-	Wait(ctx context.Context, after int64) (*cluster.Image, error)
+	Run(ctx context.Context) error
 }
 
 // EventKind says what happened.
@@ -141,7 +136,7 @@ func (c *Controller) lead(ctx context.Context, term *cluster.Term) error {
 		go func() {
 			defer close(done)
 			// The catalog retries by itself; what it returns here is final.
-			if err := c.o.Catalog.Run(ctx, c.o.Client); err != nil && ctx.Err() == nil {
+			if err := c.o.Catalog.Run(ctx); err != nil && ctx.Err() == nil {
 				c.o.OnEvent(Event{Kind: CatalogFail, Err: err})
 			}
 		}()
