@@ -39,8 +39,9 @@
 //
 // # Resources
 //
-// Block cache 32 MiB, memtables 16 MiB each (three in use when flushing falls behind, then
-// commits wait), 256 open tables. There is no state per partition in memory. A reserve of
+// Block cache and memtables share 64 MiB: usually 32 MiB of cache, and memtables of 16 MiB
+// each, which take from the cache when flushing falls behind (at three of them commits
+// wait). 256 open tables. There is no state per partition in memory. A reserve of
 // disk space is given back when the disk is full, so that what is in memory can
 // still be flushed.
 //

@@ -119,7 +119,8 @@ func (s *Store) open() error {
 		return fmt.Errorf("%w: %s: pebble format %d", ErrVersion, s.o.Dir, desc.FormatMajorVersion)
 	}
 	s.reserve.restore()
-	cache := pebble.NewCache(s.o.CacheBytes)
+	// Pebble takes its memtables, one of them spare, out of the cache.
+	cache := pebble.NewCache(s.o.CacheBytes + 2*s.o.MemTableBytes)
 	defer cache.Unref()
 	s.db, err = pebble.Open(s.o.Dir, s.pebbleOptions(cache))
 	if err != nil {
