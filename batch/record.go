@@ -30,11 +30,15 @@ type record struct {
 	headers     []byte // encoded
 }
 
+// short decodes a zigzag number of one byte, which nearly all are. Callers test for it
+// themselves: a call for each number would take longer than all the rest.
+func short(c byte) int32 { return int32(c>>1) ^ -int32(c&1) }
+
 // varint reads a zigzag number of at most 32 bits. n is 0 when b holds no whole one.
 func varint(b []byte) (v int32, n int) {
-	if len(b) > 0 && b[0] < 0x80 { // nearly all of them
-		u := uint32(b[0])
-		return int32(u>>1) ^ -int32(u&1), 1
+	if len(b) > 1 && b[1] < 0x80 && b[0] >= 0x80 { // lengths up to 8 KiB
+		u := uint32(b[0]&0x7f) | uint32(b[1])<<7
+		return int32(u>>1) ^ -int32(u&1), 2
 	}
 	u, n := binary.Uvarint(b[:min(len(b), 5)])
 	if n <= 0 || u > 0xffffffff {
@@ -46,10 +50,6 @@ func varint(b []byte) (v int32, n int) {
 
 // varlong reads a zigzag number of at most 64 bits.
 func varlong(b []byte) (v int64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		u := uint64(b[0])
-		return int64(u>>1) ^ -int64(u&1), 1
-	}
 	v, n = binary.Varint(b)
 	return v, max(n, 0)
 }
@@ -57,17 +57,18 @@ func varlong(b []byte) (v int64, n int) {
 // field cuts a length-prefixed field off b; the length -1 is null. ok is false when b
 // does not hold it.
 func field(b []byte) (val, rest []byte, ok bool) {
-	size, n := varint(b)
-	switch {
-	case n == 0 || size < -1:
-		return nil, nil, false
-	case size == -1:
-		return nil, b[n:], true
-	case int(size) > len(b)-n:
+	var size int32
+	n := 1
+	if len(b) > 0 && b[0] < 0x80 {
+		size = short(b[0])
+	} else if size, n = varint(b); n == 0 {
 		return nil, nil, false
 	}
-	end := n + int(size)
-	return b[n:end:end], b[end:], true
+	b = b[n:]
+	if uint(size) > uint(len(b)) { // also below 0
+		return nil, b, size == -1
+	}
+	return b[:size:size], b[size:], true
 }
 
 // parse reads the body of a record: what its length counts. It returns what is wrong with
@@ -78,11 +79,15 @@ func (r *record) parse(b []byte) string {
 	}
 	b = b[1:] // attributes: unused
 	var n int
-	if r.timeDelta, n = varlong(b); n == 0 {
+	if len(b) > 0 && b[0] < 0x80 {
+		r.timeDelta, n = int64(short(b[0])), 1
+	} else if r.timeDelta, n = varlong(b); n == 0 {
 		return "bad timestamp delta"
 	}
 	b = b[n:]
-	if r.offsetDelta, n = varint(b); n == 0 {
+	if len(b) > 0 && b[0] < 0x80 {
+		r.offsetDelta, n = short(b[0]), 1
+	} else if r.offsetDelta, n = varint(b); n == 0 {
 		return "bad offset delta"
 	}
 	b = b[n:]
@@ -92,6 +97,10 @@ func (r *record) parse(b []byte) string {
 	}
 	if r.value, b, ok = field(b); !ok {
 		return "bad value length"
+	}
+	if len(b) == 1 && b[0] == 0 {
+		r.headerCount, r.headers = 0, nil
+		return ""
 	}
 	count, n := varint(b)
 	if n == 0 || count < 0 || int(count) > (len(b)-n)/2 { // a header takes two bytes at least
