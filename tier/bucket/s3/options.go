@@ -17,6 +17,8 @@ type Options struct {
 	AccessKey, SecretKey, SessionToken string
 	// Lanes overrides the defaults of classes.
 	Lanes map[string]Lane
+	// NoCheck lets Open return without asking the store: a broker that knows its bucket starts while that doesn't answer.
+	NoCheck bool
 	// OpenTimeout bounds the check that Open does (default 15 s).
 	OpenTimeout time.Duration
 }

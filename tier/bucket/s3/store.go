@@ -35,6 +35,9 @@ func Open(ctx context.Context, o Options) (bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.NoCheck {
+		return s, nil
+	}
 	timeout := o.OpenTimeout
 	if timeout <= 0 {
 		timeout = 15 * time.Second
