@@ -149,6 +149,10 @@ func (s *shard) encode() []byte {
 			b = appendEntry(b, &r.entries[j], names)
 		}
 	}
+	return appendSum(b)
+}
+
+func appendSum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 

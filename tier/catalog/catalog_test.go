@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -298,6 +300,28 @@ func TestDecodersRefuse(t *testing.T) {
 		_, err = DecodeSnapshot(raw[:i])
 		require.ErrorIs(t, err, ErrCorrupt)
 	}
+}
+
+func TestRootExampleOfTheDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/format/catalog.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(doc), "```hex\n")
+	require.True(t, ok)
+	block, _, _ := strings.Cut(rest, "```")
+	var raw []byte
+	for line := range strings.Lines(block) {
+		body, _, _ := strings.Cut(line[10:], "|")
+		b, err := hex.DecodeString(strings.Join(strings.Fields(body), ""))
+		require.NoError(t, err)
+		raw = append(raw, b...)
+	}
+	r, err := DecodeRoot(raw)
+	require.NoError(t, err)
+	require.Equal(t, Root{ClusterID: "dL7sQ3hBSDW1nxkYv9mZbg", Incarnation: "Qk2vM0sGQ6yT8dXrW1uJcA", CreatedAt: 1767225600000,
+		Version: 1, Attempt: "mJ4c8aLfSA2k0Yp6Zt3XwQ"}, r)
+	again, err := r.Encode()
+	require.NoError(t, err)
+	require.Equal(t, raw, again)
 }
 
 func FuzzDecode(f *testing.F) {
