@@ -45,6 +45,7 @@ func (e *ProbeError) Is(target error) bool { return target == ErrProbe }
 
 const (
 	probeRacers  = 8
+	probeTries   = 5
 	probeCleanup = 10 * time.Second
 )
 
@@ -91,8 +92,15 @@ func (p *probe) put(key, content string, cond Condition) (Info, error) {
 	return p.b.Put(p.ctx, probeOp, key, BytesBody([]byte(content)), cond)
 }
 
-// refused turns the outcome of a put that must be refused into an error, nil if it was.
-func refused(property string, err error) error {
+// refused puts what must be refused. The answer may be lost, because a server may break the connection on which the body still
+// comes after it has refused; then it is asked again.
+func (p *probe) refused(property, key, content string, cond Condition) error {
+	var err error
+	for range probeTries {
+		if _, err = p.put(key, content, cond); !errors.Is(err, ErrUnavailable) {
+			break
+		}
+	}
 	switch {
 	case err == nil:
 		return &ProbeError{Property: property, Detail: "it was accepted"}
@@ -119,8 +127,8 @@ func (p *probe) create() error {
 	if _, err := p.put(key, "one", Condition{IfNoneMatch: true}); err != nil {
 		return err
 	}
-	if _, err := p.put(key, "two", Condition{IfNoneMatch: true}); refused(PropertyCreateOnce, err) != nil {
-		return refused(PropertyCreateOnce, err)
+	if err := p.refused(PropertyCreateOnce, key, "two", Condition{IfNoneMatch: true}); err != nil {
+		return err
 	}
 	if _, err := p.expect(key, "one", PropertyReadAfterWrite); err != nil {
 		return err
@@ -148,8 +156,7 @@ func (p *probe) replace() error {
 	if err != nil {
 		return err
 	}
-	_, err = p.put(key, "three", Condition{IfMatch: first.ETag})
-	if err := refused(PropertyReplaceWrong, err); err != nil {
+	if err := p.refused(PropertyReplaceWrong, key, "three", Condition{IfMatch: first.ETag}); err != nil {
 		return err
 	}
 	info, err := p.expect(key, "two", PropertyReadAfterWrite)
@@ -165,8 +172,7 @@ func (p *probe) replace() error {
 
 func (p *probe) replaceMissing() error {
 	key := p.key("missing")
-	_, err := p.put(key, "one", Condition{IfMatch: "0123456789abcdef0123456789abcdef"})
-	if err := refused(PropertyReplaceMissing, err); err != nil {
+	if err := p.refused(PropertyReplaceMissing, key, "one", Condition{IfMatch: "0123456789abcdef0123456789abcdef"}); err != nil {
 		return err
 	}
 	if _, err := p.b.Stat(p.ctx, probeOp, key); !errors.Is(err, ErrNotFound) {

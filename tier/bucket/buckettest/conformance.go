@@ -2,6 +2,7 @@ package buckettest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -75,6 +76,23 @@ func (e *env) put(key, content string) bucket.Info {
 
 func (e *env) putIf(key, content string, cond bucket.Condition) (bucket.Info, error) {
 	return e.b.Put(e.ctx, op, key, bucket.BytesBody([]byte(content)), cond)
+}
+
+// refused requires that a put with this condition is refused. A server may break the connection on which the body still comes
+// after it has refused, so that the answer is lost; then the put is repeated.
+func (e *env) refused(key string, content []byte, cond bucket.Condition) error {
+	e.Helper()
+	var err error
+	for range 20 {
+		_, err = e.b.Put(e.ctx, op, key, bucket.BytesBody(content), cond)
+		if !errors.Is(err, bucket.ErrUnavailable) {
+			break
+		}
+	}
+	if !errors.Is(err, bucket.ErrUnavailable) || len(content) < 1<<20 {
+		require.ErrorIs(e, err, bucket.ErrPrecondition)
+	}
+	return err
 }
 
 func (e *env) all(key string) string {

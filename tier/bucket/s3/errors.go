@@ -91,7 +91,7 @@ func (s *Store) judgeResponse(r request, resp minio.ErrorResponse, mk func(kind,
 		return verdict{err: mk(bucket.ErrUnavailable, said), slow: true}
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired":
 		return verdict{err: mk(bucket.ErrDenied, fmt.Errorf("the credentials have expired: %w", resp)), expired: true}
-	case "InvalidAccessKeyId", "InvalidToken", "InvalidClientTokenId":
+	case "InvalidAccessKeyId", "InvalidToken", "InvalidClientTokenId", "XAdminUserNotFound":
 		return verdict{err: mk(bucket.ErrDenied, fmt.Errorf("%s does not know the access key or token: %w", s.endpoint, resp))}
 	case "SignatureDoesNotMatch":
 		return verdict{err: mk(bucket.ErrDenied, fmt.Errorf("the secret key (or the region %s) is wrong: %w", s.region, resp))}
@@ -130,6 +130,9 @@ func (s *Store) judgeStatus(r request, resp minio.ErrorResponse, said error, mk 
 		// MinIO denies a put for a moment while the last object of the same folder is deleted.
 		return verdict{err: mk(bucket.ErrDenied, fmt.Errorf("the credentials may not do this: %w", said)), again: r.verb == bucket.VerbPut}
 	case http.StatusNotFound:
+		if r.verb == bucket.VerbList {
+			return verdict{err: mk(bucket.ErrConfig, said)} // a list of nothing is no error, so this is no S3 server, or no bucket
+		}
 		return verdict{err: mk(bucket.ErrNotFound, said)}
 	case http.StatusRequestedRangeNotSatisfiable:
 		return verdict{err: mk(bucket.ErrRange, said)}

@@ -66,7 +66,7 @@ var minio = kind{
 	args: func(s *Server) []string { return []string{"server", "--quiet", "--address", s.Addr, s.Dir} },
 	environ: func(s *Server) []string {
 		return []string{"MINIO_ROOT_USER=" + s.AccessKey, "MINIO_ROOT_PASSWORD=" + s.SecretKey, "MINIO_UPDATE=off",
-			"MINIO_BROWSER=off", "MINIO_CI_CD=1"}
+			"MINIO_BROWSER=off", "MINIO_CI_CD=1", "MINIO_SITE_REGION=" + Region}
 	},
 }
 
