@@ -146,7 +146,7 @@ func TestFailEveryCall(t *testing.T) {
 		"fails after effect":     func(k int) bucket.Plan { return bucket.FailAfterAt(k, errDown) },
 		"crash before effect":    func(k int) bucket.Plan { return bucket.CrashAt(k, false) },
 		"crash after effect":     func(k int) bucket.Plan { return bucket.CrashAt(k, true) },
-		"precondition after win": func(k int) bucket.Plan { return bucket.FailAfterAt(k, preconditionError) },
+		"precondition after win": func(k int) bucket.Plan { return bucket.FailAfterAt(k, errCondition) },
 		"three in a row": func(k int) bucket.Plan {
 			return func(c bucket.Call) bucket.Action {
 				if c.N >= k && c.N < k+3 {
@@ -184,4 +184,4 @@ func TestFailEveryCall(t *testing.T) {
 	}
 }
 
-var preconditionError = fmt.Errorf("planned: %w", bucket.ErrPrecondition)
+var errCondition = fmt.Errorf("planned: %w", bucket.ErrPrecondition)

@@ -41,7 +41,6 @@ type world struct {
 	h     *Head
 	now   int64
 
-	start   int64
 	next    int64
 	batches []modelBatch
 	recs    []rec

@@ -222,7 +222,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 const maxConflicts = 16
 
 // change applies a change until it wins: plan looks at a head, may read or write the bucket, and returns the edit. ErrFenced and
-// all other errors end it. A nil edit means that there is nothing to change.
+// all other errors end it; the newest head that is known comes with them. A nil edit means that there is nothing to change.
 func (a *Archive) change(ctx context.Context, id frame.PartitionID, old *Head, o Owner, plan func(*Head) (func(*Head) error, error)) (*Head, error) {
 	for try := 0; ; try++ {
 		if old == nil {
@@ -236,6 +236,9 @@ func (a *Archive) change(ctx context.Context, id frame.PartitionID, old *Head, o
 			return old, err
 		}
 		h, err := a.Swap(ctx, id, old, edit)
+		if h == nil {
+			h = old // the newest one that is known
+		}
 		if !errors.Is(err, ErrConflict) || try == maxConflicts {
 			return h, err
 		}

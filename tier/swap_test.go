@@ -121,7 +121,7 @@ func TestRacingOwnersHaveOneWinner(t *testing.T) {
 }
 
 func TestUnknownOutcomes(t *testing.T) {
-	for name, after := range map[string]error{"timeout": errDown, "precondition": preconditionError} {
+	for name, after := range map[string]error{"timeout": errDown, "precondition": errCondition} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			f := bucket.NewFault(w.mem, bucket.Only(func(c bucket.Call) bool { return c.Verb == bucket.VerbPut }, bucket.FailAfterAt(1, after)))

@@ -146,7 +146,7 @@ func (v *verifier) data(o *Object) error {
 	}
 	err = o.streamBlocks(v.ctx, c.block, func(k *Block, err error) error {
 		v.problem(o.Key, k.Base, "%v", err)
-		c.next = k.Last + 1
+		c.damaged, c.next = true, k.Last+1
 		for range k.Batches {
 			c.entry()
 		}
