@@ -70,10 +70,10 @@ test-unit: tools build
 test-race: tools
 	go test -race -short -timeout 10m $(RACE)
 
-## test-clients: real Kafka clients (kcat, Java, JavaScript, Go) against a broker
+## test-clients: real Kafka clients (Go, JavaScript, kcat, Java) against a broker (CLIENTS=kcat,java picks some)
 .PHONY: test-clients
-test-clients: tools build
-	go test -count=1 -timeout 25m ./integration/clients/...
+test-clients: build
+	go run ./integration/clients $(if $(CLIENTS),-only $(CLIENTS))
 
 ## test-minio: the tests that talk to S3, with MinIO in place of versitygw
 .PHONY: test-minio
