@@ -2,6 +2,7 @@ package bucket_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -32,4 +33,15 @@ func openDir(t *testing.T) *bucket.Dir {
 
 func TestDir(t *testing.T) {
 	buckettest.Conformance(t, func() bucket.Bucket { return openDir(t) })
+}
+
+func TestFaultPassesThrough(t *testing.T) {
+	buckettest.Conformance(t, func() bucket.Bucket { return bucket.NewFault(bucket.NewMemory(), nil) })
+}
+
+func TestObserversPassThrough(t *testing.T) {
+	buckettest.Conformance(t, func() bucket.Bucket {
+		meter := bucket.NewMeter(openDir(t), func(bucket.Op, string, int64, time.Duration, error) {})
+		return bucket.NewTrace(meter, func(string) {})
+	})
 }

@@ -125,7 +125,7 @@ func (d *Dir) rename(w *dirWriter, tmp, path, key string) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST):
+		case errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist):
 			// A folder without objects may be in the way: what a crash between a delete and its pruning leaves.
 			if os.Remove(path) == nil {
 				continue
@@ -149,7 +149,15 @@ func (w *dirWriter) makeDirs(root, dir string) error {
 	if err := w.makeDirs(root, parent); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !isDir(dir) {
+	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
+		st, err := os.Lstat(dir)
+		if err != nil {
+			return err // pruned since: the caller tries again
+		}
+		if !st.IsDir() {
+			return syscall.ENOTDIR
+		}
+	} else if err != nil {
 		return err
 	}
 	if err := syncPath(parent); err != nil {
@@ -157,11 +165,6 @@ func (w *dirWriter) makeDirs(root, dir string) error {
 	}
 	w.know(dir)
 	return nil
-}
-
-func isDir(path string) bool {
-	st, err := os.Lstat(path)
-	return err == nil && st.IsDir()
 }
 
 // Delete implements Bucket.

@@ -1,0 +1,6 @@
+package bucket
+
+var (
+	EscapeKey    = escapeKey
+	UnescapeName = unescapeName
+)
