@@ -132,7 +132,8 @@ func splitKey(key string) (kind, rest string) {
 	return "", key
 }
 
-// del takes a key away.
+// del takes a key away. The cluster's identity stays: nothing that is known to be
+// this cluster becomes another one because a key was lost.
 func (b *builder) del(fullKey []byte) {
 	key, ok := strings.CutPrefix(string(fullKey), b.prefix)
 	if !ok {
@@ -159,6 +160,8 @@ func (b *builder) del(fullKey []byte) {
 		if n, err := parseShardNumber(rest); err == nil {
 			b.putShard(n, nil)
 		}
+	case keyProducers:
+		b.next.producers = 0
 	case keyConfig:
 		b.setConfig(DefaultConfig, nil)
 	case keyBrokerConfig:

@@ -244,6 +244,17 @@ func (c *Client) Close() error {
 	return c.err
 }
 
+// begin keeps Close from stopping etcd until c.wg.Done; false when it has begun.
+func (c *Client) begin() bool {
+	c.moves.mu.Lock()
+	defer c.moves.mu.Unlock()
+	if c.run.Err() != nil {
+		return false
+	}
+	c.wg.Add(1)
+	return true
+}
+
 // Image returns the newest image. It is never nil.
 func (c *Client) Image() *Image { return c.image.Load() }
 

@@ -58,6 +58,11 @@ func noSpace(s *clientv3.StatusResponse) bool {
 }
 
 func (c *Client) status(ctx context.Context) (*clientv3.StatusResponse, error) {
+	// An embedded member that is stopped must not be asked: it would panic.
+	if !c.begin() {
+		return nil, ErrClosed
+	}
+	defer c.wg.Done()
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	endpoint := "" // the in-process client knows one member only

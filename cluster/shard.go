@@ -326,7 +326,9 @@ func (d *decoder) entry() entry {
 		e.Target = int32(int64(d.uvarint(most, "target")) - 1)
 	}
 	if f&entryFailure != 0 {
-		e.Failures = int32(d.uvarint(most-1, "failure count"))
+		if e.Failures = int32(d.uvarint(most-1, "failure count")); e.Failures == 0 {
+			d.fail("a failure that never happened")
+		}
 		e.FailedAt = int64(d.uvarint(1<<62, "failure time"))
 		l := d.count(MaxReason, "reason length")
 		e.Reason = string(d.bytes(l, "reason"))
