@@ -33,7 +33,7 @@ func TestTopicLife(t *testing.T) {
 	_, err = c.CreateTopic(ctx, TopicSpec{Name: "bad", Partitions: 1, Configs: map[string]string{RetentionMs: "soon"}})
 	require.ErrorIs(t, err, ErrInvalidConfig)
 
-	place1(t, term, topic, 1, "run-1")
+	placeAt(t, term, topic, 1, "run-1")
 	require.Equal(t, 3, c.Image().NumAssignments())
 	require.NoError(t, c.Transition(ctx, moves(topic, 1, "run-1", 0, Starting, Recovering)))
 	require.NoError(t, c.Transition(ctx, moves(topic, 1, "run-1", 0, Recovering, Writing)))
@@ -83,7 +83,7 @@ func TestTransitionComparesOwnership(t *testing.T) {
 	term := lead(t, c, register(t, c, 1, "run-1"))
 	topic, err := c.CreateTopic(ctx, TopicSpec{Name: "t", Partitions: 4})
 	require.NoError(t, err)
-	place1(t, term, topic, 1, "run-1")
+	placeAt(t, term, topic, 1, "run-1")
 	id := func(p int32) frame.PartitionID { return frame.PartitionID{Topic: topic.ID, Partition: p} }
 
 	for name, move := range map[string]Transition{

@@ -87,7 +87,7 @@ func TestExistingEtcdWithTLSAndUser(t *testing.T) {
 	term := lead(t, one, s)
 	topic, err := one.CreateTopic(ctx, TopicSpec{Name: "t", Partitions: 600})
 	require.NoError(t, err)
-	place1(t, term, topic, 1, "run")
+	placeAt(t, term, topic, 1, "run")
 	require.NoError(t, one.Transition(ctx, moves(topic, 1, "run", 0, Starting, Writing)))
 	require.NoError(t, one.Health(ctx).Err)
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -13,7 +14,13 @@ import (
 	"github.com/tierbroker/tierbroker/frame"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		fmt.Fprintln(os.Stderr, "killed process:", killedProcess(dir))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -54,8 +61,8 @@ func lead(t testing.TB, c *Client, s *Session) *Term {
 	return term
 }
 
-// place gives every partition of a topic to a broker, in state Starting.
-func place1(t testing.TB, term *Term, topic *Topic, owner int32, incarnation string) {
+// placeAt gives every partition of a topic to a broker, in state Starting.
+func placeAt(t testing.TB, term *Term, topic *Topic, owner int32, incarnation string) {
 	var changes []Change
 	for p := range topic.Partitions {
 		changes = append(changes, Change{ID: frame.PartitionID{Topic: topic.ID, Partition: p},

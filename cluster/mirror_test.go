@@ -67,7 +67,7 @@ func TestMirrorGoesOnAfterABrokenWatch(t *testing.T) {
 			term := lead(t, writer, register(t, writer, 1, "run-1"))
 			kept, err := writer.CreateTopic(ctx, TopicSpec{Name: "kept", Partitions: 2})
 			require.NoError(t, err)
-			place1(t, term, kept, 1, "run-1")
+			placeAt(t, term, kept, 1, "run-1")
 			_, err = mirror.Wait(ctx, writer.Image().Revision()-1)
 			require.NoError(t, err)
 
@@ -150,7 +150,7 @@ func TestRacingTransitions(t *testing.T) {
 	term := lead(t, c, register(t, c, 1, "run"))
 	topic, err := c.CreateTopic(ctx, TopicSpec{Name: "t", Partitions: 60})
 	require.NoError(t, err)
-	place1(t, term, topic, 1, "run")
+	placeAt(t, term, topic, 1, "run")
 	clients := []*Client{c, startClient(t, etcd), startClient(t, etcd)}
 	var wg sync.WaitGroup
 	for _, cl := range clients {
