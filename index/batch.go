@@ -21,9 +21,10 @@ type Batch struct {
 	s     *Store
 	b     *pebble.Batch
 	err   error
-	puts  int       // entries put, which the store does not show yet
-	times []timeRef // time keys put, likewise
-	pos   uint64    // checkpoint
+	puts  int                            // entries put, which the store does not show yet
+	times []timeRef                      // time keys put, likewise
+	cuts  map[frame.PartitionID]*timeCut // what deletions leave of the time keys in the store
+	pos   uint64                         // checkpoint
 	extra []byte
 	point bool // a checkpoint is set
 	key   [maxKeyLen]byte
@@ -36,8 +37,18 @@ type timeRef struct {
 	ts, last int64
 }
 
+// timeCut says what the batch leaves of the time keys that the store shows of a partition.
+type timeCut struct {
+	floor int64 // those of entries below this offset are gone
+	above bool  // some were deleted from above: then the highest one left is ts, if found
+	ts    int64
+	found bool
+}
+
 // NewBatch returns an empty batch. Close it.
-func (s *Store) NewBatch() *Batch { return &Batch{s: s, b: s.db.NewBatch()} }
+func (s *Store) NewBatch() *Batch {
+	return &Batch{s: s, b: s.db.NewBatch(), cuts: map[frame.PartitionID]*timeCut{}}
+}
 
 // Empty reports whether there is nothing to commit.
 func (b *Batch) Empty() bool { return b.b.Empty() && !b.point && b.err == nil }
@@ -58,8 +69,8 @@ func (b *Batch) delete(key []byte) { b.fail(b.b.Delete(key, nil)) }
 func (b *Batch) deleteRange(from, to []byte) { b.fail(b.b.DeleteRange(from, to, nil)) }
 
 // PutEntry adds the entry of a batch, above all entries of the partition. newMax says that
-// e.MaxTimestamp is above that of all entries before it ([Store.RunningMax] gives that
-// maximum after a start): such entries are in the time index too.
+// e.MaxTimestamp is above that of all entries before it (RunningMax gives that maximum
+// after a start or a deletion): such entries are in the time index too.
 func (b *Batch) PutEntry(id frame.PartitionID, e Entry, newMax bool) {
 	if e.Base < 0 || e.Last < e.Base {
 		b.fail(fmt.Errorf("index: put entry [%d, %d] of %s: bad offsets", e.Base, e.Last, id))
@@ -114,6 +125,7 @@ func (b *Batch) DropPartition(id frame.PartitionID) {
 	b.delete(prefix(b.key[:0], kindMeta, id))
 	b.delete(prefix(b.key[:0], kindHead, id))
 	b.times = keepTimes(b.times, func(t timeRef) bool { return t.id != id })
+	b.cut(id).leave(0, false)
 }
 
 // DeleteEntriesBelow deletes the entries of batches that end below offset.
@@ -157,11 +169,20 @@ func (b *Batch) deleteEntries(from, to []byte) {
 // deleteTimesBelow deletes the time keys of entries below offset, except for the highest
 // of them. Time keys rise in offset order, so these are the first ones.
 func (b *Batch) deleteTimesBelow(id frame.PartitionID, offset int64) {
-	for i, t := range b.times {
-		if t.id == id && t.last < offset && hasLater(b.times[i+1:], id, offset) {
-			b.delete(timeKey(b.key[:0], id, t.ts, t.last))
+	below := func(t timeRef) bool { return t.id == id && t.last < offset }
+	highest := timeRef{last: -1}
+	for _, t := range b.times {
+		if below(t) {
+			highest = t
 		}
 	}
+	b.times = keepTimes(b.times, func(t timeRef) bool {
+		if !below(t) || t == highest {
+			return true
+		}
+		b.delete(timeKey(b.key[:0], id, t.ts, t.last))
+		return false
+	})
 	b.iterate(prefix(b.key[:0], kindTime, id), prefixEnd(b.end[:0], kindTime, id), func(it *pebble.Iterator) {
 		var keep []byte // the highest below offset so far
 		n := 0
@@ -182,20 +203,17 @@ func (b *Batch) deleteTimesBelow(id frame.PartitionID, offset int64) {
 		if n > fewKeys {
 			b.deleteRange(prefix(b.key[:0], kindTime, id), keep)
 		}
-		if keep != nil && hasLater(b.times, id, offset) { // the highest is in this batch
+		c := b.cut(id)
+		switch {
+		case keep == nil:
+		case highest.last >= 0: // the highest is in this batch
 			b.delete(keep)
+			c.floor = max(c.floor, offset)
+		default:
+			_, last, _ := parseTimeKey(keep)
+			c.floor = max(c.floor, last)
 		}
 	})
-}
-
-// hasLater reports whether times holds one of an entry below offset.
-func hasLater(times []timeRef, id frame.PartitionID, offset int64) bool {
-	for _, t := range times {
-		if t.id == id && t.last < offset {
-			return true
-		}
-	}
-	return false
 }
 
 // deleteTimesFrom deletes the time keys of entries that end at or above offset: the last
@@ -208,16 +226,20 @@ func (b *Batch) deleteTimesFrom(id frame.PartitionID, offset int64) {
 		b.delete(timeKey(b.key[:0], id, t.ts, t.last))
 		return false
 	})
+	c := b.cut(id)
+	left, found := int64(0), false
+	defer func() { c.leave(left, found) }()
 	b.iterate(prefix(b.key[:0], kindTime, id), prefixEnd(b.end[:0], kindTime, id), func(it *pebble.Iterator) {
 		var first []byte // the lowest one to delete so far
 		n := 0
 		for ok := it.Last(); ok; ok = it.Prev() {
-			_, last, ok := parseTimeKey(it.Key())
+			ts, last, ok := parseTimeKey(it.Key())
 			if !ok {
 				b.fail(badValue("time key"))
 				return
 			}
 			if last < offset {
+				left, found = ts, last >= c.floor
 				break
 			}
 			if n++; n <= fewKeys {
@@ -229,6 +251,39 @@ func (b *Batch) deleteTimesFrom(id frame.PartitionID, offset int64) {
 			b.deleteRange(first, prefixEnd(b.end[:0], kindTime, id))
 		}
 	})
+}
+
+// cut returns what is noted of the partition's time keys.
+func (b *Batch) cut(id frame.PartitionID) *timeCut {
+	c := b.cuts[id]
+	if c == nil {
+		c = new(timeCut)
+		b.cuts[id] = c
+	}
+	return c
+}
+
+// leave notes a deletion from above; an earlier one may have left less.
+func (c *timeCut) leave(ts int64, found bool) {
+	if c.above {
+		found = found && c.found
+		ts = min(ts, c.ts)
+	}
+	c.above, c.ts, c.found = true, ts, found
+}
+
+// RunningMax is [Store.RunningMax] as it will be after the batch: what an entry put next
+// must be above to be a new maximum. Needed after DeleteEntriesFrom and DropPartition.
+func (b *Batch) RunningMax(id frame.PartitionID) (ts int64, found bool, err error) {
+	for i := len(b.times) - 1; i >= 0; i-- {
+		if b.times[i].id == id {
+			return b.times[i].ts, true, nil
+		}
+	}
+	if c := b.cuts[id]; c != nil && c.above {
+		return c.ts, c.found, b.err
+	}
+	return b.s.RunningMax(id)
 }
 
 func keepTimes(times []timeRef, keep func(timeRef) bool) []timeRef {
@@ -310,6 +365,7 @@ func (b *Batch) Commit() error {
 func (b *Batch) Reset() {
 	b.b.Reset()
 	b.err, b.puts, b.times, b.point = nil, 0, b.times[:0], false
+	clear(b.cuts)
 }
 
 // Close releases the batch, committed or not.

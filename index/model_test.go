@@ -99,6 +99,12 @@ func (m *machine) pick(t *rapid.T) (frame.PartitionID, *model) {
 
 func (m *machine) put(t *rapid.T) {
 	id, p := m.pick(t)
+	ts, found, err := m.b.RunningMax(id)
+	require.NoError(t, err)
+	require.Equal(t, p.runMax != math.MinInt64, found)
+	if found {
+		require.Equal(t, p.runMax, ts)
+	}
 	for range rapid.IntRange(1, 80).Draw(t, "entries") {
 		base := max(p.next(), m.next[id]) + rapid.Int64Range(0, 3).Draw(t, "gap")
 		m.pos += 100
