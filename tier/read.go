@@ -195,8 +195,11 @@ func limitBatches(s *scatter, from, first, end, maxBytes int64) (to, next int64,
 	next = first
 	for c.pos < s.size {
 		h, err := c.header(&scratch)
-		if err != nil || int64(h.Size()) > s.size-c.pos {
-			return 0, 0, corrupt(fmt.Sprintf("batch after offset %d", next), "%v", errors.Join(err, errBlockEnd))
+		if err == nil && int64(h.Size()) > s.size-c.pos {
+			err = errBlockEnd
+		}
+		if err != nil {
+			return 0, 0, corrupt(fmt.Sprintf("batch after offset %d", next), "%v", err)
 		}
 		if h.BaseOffset >= end || c.pos > from && c.pos+int64(h.Size())-from > maxBytes {
 			break

@@ -68,7 +68,7 @@ func TestHeadersAcrossSlices(t *testing.T) {
 			}
 		}
 		n := 0
-		_, err := walkBlock(&s, &k, 0, w.next, func() int64 { return 0 }, func(b []byte, _ *batch.Header) (bool, error) {
+		_, err := walkBlock(&s, &k, 0, w.next, func(int64, int64) bool { return true }, func(b []byte, _ *batch.Header) (bool, error) {
 			require.Equal(t, w.batches[n].bytes, b)
 			n++
 			return true, nil

@@ -122,14 +122,19 @@ type deleter struct {
 	keep  map[string]bool
 	r     *Report
 
-	keys  []string
-	bytes int64
+	keys   []string
+	queued map[string]bool // an object may be dropped by itself and with its page
+	bytes  int64
 }
 
 func (d *deleter) add(key string, size int64) error {
-	if d.keep[key] {
+	if d.keep[key] || d.queued[key] {
 		return nil
 	}
+	if d.queued == nil {
+		d.queued = map[string]bool{}
+	}
+	d.queued[key] = true
 	d.keys = append(d.keys, key)
 	d.bytes += size
 	if len(d.keys) < bucket.MaxList {
@@ -155,7 +160,7 @@ func (d *deleter) flush() error {
 	}
 	d.r.Deleted += len(d.keys)
 	d.r.Bytes += d.bytes
-	d.keys, d.bytes = nil, 0
+	d.keys, d.queued, d.bytes = nil, nil, 0
 	return nil
 }
 

@@ -36,7 +36,8 @@ func (a *Archive) FindTime(ctx context.Context, h *Head, ts, from int64) (offset
 }
 
 func (a *Archive) findInExtent(ctx context.Context, h *Head, e *Extent, ts, from int64) (f found, err error) {
-	err = a.walkBatches(ctx, h, e, from, func() int64 { return ts }, func(b []byte, bh *batch.Header) (bool, error) {
+	want := func(maxTimestamp, _ int64) bool { return maxTimestamp >= ts }
+	err = a.walkBatches(ctx, h, e, from, want, func(b []byte, bh *batch.Header) (bool, error) {
 		f.offset, f.timestamp, f.ok, err = batch.FirstAtOrAfter(b, ts, from)
 		f.epoch = bh.LeaderEpoch
 		f.ok = f.ok && f.offset < e.End
@@ -63,8 +64,7 @@ func (a *Archive) MaxTimestamp(ctx context.Context, h *Head) (offset, timestamp 
 			least = f.timestamp
 		}
 		err = a.walk(ctx, h, h.Start, least, func(e *Extent) (bool, error) {
-			beaten := f.ok && (e.MaxTimestamp < f.timestamp || e.MaxTimestamp == f.timestamp && e.Start > f.offset)
-			if e.Kind == KindVoid || e.Start == best.Start || beaten {
+			if e.Kind == KindVoid || e.Start == best.Start || !f.mayBeat(e.MaxTimestamp, e.Start) {
 				return true, nil
 			}
 			return true, a.maxInExtent(ctx, h, e, &f)
@@ -113,67 +113,95 @@ func (a *Archive) pagesAbove(ctx context.Context, h *Head, refs []PageRef, top *
 	return nil
 }
 
-// maxInExtent improves f with the records of e.
+// mayBeat reports whether something that begins at base and claims a maximum may hold a larger timestamp than f, or the same one
+// earlier.
+func (f *found) mayBeat(maxTimestamp, base int64) bool {
+	return !f.ok || maxTimestamp > f.timestamp || maxTimestamp == f.timestamp && base < f.offset
+}
+
+// maxInExtent improves f with the records of e. It looks first into the block that claims the largest timestamp, and then into
+// those only that may beat what it found there.
 func (a *Archive) maxInExtent(ctx context.Context, h *Head, e *Extent, f *found) error {
 	from := max(h.Start, e.Start)
-	least := func() int64 {
-		if f.ok {
-			return f.timestamp
-		}
-		return noTime
-	}
-	return a.walkBatches(ctx, h, e, from, least, func(b []byte, bh *batch.Header) (bool, error) {
-		if f.ok && bh.MaxTimestamp == f.timestamp && bh.BaseOffset > f.offset {
-			return true, nil
-		}
+	fn := func(b []byte, bh *batch.Header) (bool, error) {
 		err := batch.Iterate(b, func(r *batch.Record) bool {
-			if r.Offset >= from && r.Offset < e.End && (!f.ok || r.Timestamp > f.timestamp || r.Timestamp == f.timestamp && r.Offset < f.offset) {
+			if r.Offset >= from && r.Offset < e.End && f.mayBeat(r.Timestamp, r.Offset) {
 				*f = found{offset: r.Offset, timestamp: r.Timestamp, epoch: bh.LeaderEpoch, ok: true}
 			}
 			return r.Timestamp < bh.MaxTimestamp || r.Offset < from
 		})
 		return true, err
-	})
+	}
+	v, err := a.view(ctx, coldData(h), h, e)
+	if err != nil {
+		return err
+	}
+	var top *Block
+	for i := range v.blocks {
+		k := &v.blocks[i]
+		if k.Last >= from && k.Base < e.End && f.mayBeat(k.MaxTimestamp, k.Base) && (top == nil || k.MaxTimestamp > top.MaxTimestamp) {
+			top = k
+		}
+	}
+	if top == nil {
+		return nil
+	}
+	seen := top.Base
+	if _, err := a.walkOneBlock(ctx, h, e, top, from, f.mayBeat, fn); err != nil {
+		return err
+	}
+	return a.walkBatches(ctx, h, e, from, func(maxTimestamp, base int64) bool { return base != seen && f.mayBeat(maxTimestamp, base) }, fn)
 }
 
-// walkBatches calls fn for each batch of an extent that ends at or after from and whose header has a timestamp of at least least(),
-// in order. fn returns false to stop. Batches without records (compacted) are left out.
-func (a *Archive) walkBatches(ctx context.Context, h *Head, e *Extent, from int64, least func() int64, fn func([]byte, *batch.Header) (bool, error)) error {
-	op := bucket.Op{Class: bucket.ClassCold, Topic: h.Topic, Kind: bucket.KindData}
-	v, err := a.view(ctx, op, h, e)
+func coldData(h *Head) bucket.Op {
+	return bucket.Op{Class: bucket.ClassCold, Topic: h.Topic, Kind: bucket.KindData}
+}
+
+// walkBatches calls fn for each batch of an extent that ends at or after from and that want accepts, in order. want is asked for
+// blocks and for batches, with what they claim as their largest timestamp and where they begin. fn returns false to stop.
+func (a *Archive) walkBatches(ctx context.Context, h *Head, e *Extent, from int64, want func(maxTimestamp, base int64) bool, fn func([]byte, *batch.Header) (bool, error)) error {
+	v, err := a.view(ctx, coldData(h), h, e)
 	if err != nil {
 		return err
 	}
 	i := sort.Search(len(v.blocks), func(i int) bool { return v.blocks[i].Last >= from })
 	for ; i < len(v.blocks) && v.blocks[i].Base < e.End; i++ {
-		if v.blocks[i].MaxTimestamp < least() {
+		k := &v.blocks[i]
+		if !want(k.MaxTimestamp, k.Base) {
 			continue
 		}
-		d, err := a.readBlocks(ctx, op, e, v.blocks[i:i+1], v.blocks[i].Stored)
-		if err != nil {
+		if more, err := a.walkOneBlock(ctx, h, e, k, from, want, fn); err != nil || !more {
 			return err
-		}
-		more, err := walkBlock(&d.s, &v.blocks[i], from, e.End, least, fn)
-		d.release()
-		if err != nil || !more {
-			return withKey(err, e.Key)
 		}
 	}
 	return nil
 }
 
-func walkBlock(s *scatter, k *Block, from, end int64, least func() int64, fn func([]byte, *batch.Header) (bool, error)) (bool, error) {
+func (a *Archive) walkOneBlock(ctx context.Context, h *Head, e *Extent, k *Block, from int64, want func(maxTimestamp, base int64) bool, fn func([]byte, *batch.Header) (bool, error)) (bool, error) {
+	d, err := a.readBlocks(ctx, coldData(h), e, []Block{*k}, k.Stored)
+	if err != nil {
+		return false, err
+	}
+	defer d.release()
+	more, err := walkBlock(&d.s, k, from, e.End, want, fn)
+	return more, withKey(err, e.Key)
+}
+
+func walkBlock(s *scatter, k *Block, from, end int64, want func(maxTimestamp, base int64) bool, fn func([]byte, *batch.Header) (bool, error)) (bool, error) {
 	var scratch [batch.HeaderLen]byte
 	c := cursor{s: s}
 	for c.pos < s.size {
 		h, err := c.header(&scratch)
-		if err != nil || int64(h.Size()) > s.size-c.pos {
+		if err == nil && int64(h.Size()) > s.size-c.pos {
+			err = errBlockEnd
+		}
+		if err != nil {
 			return false, blockError(k, c.pos, err)
 		}
 		if h.BaseOffset >= end {
 			return false, nil
 		}
-		if h.LastOffset() >= from && h.MaxTimestamp >= least() && h.RecordCount > 0 {
+		if h.LastOffset() >= from && h.RecordCount > 0 && want(h.MaxTimestamp, h.BaseOffset) {
 			if more, err := fn(s.join(c.pos, c.pos+int64(h.Size())), &h); err != nil || !more {
 				return false, err
 			}
