@@ -78,7 +78,7 @@ test-clients: build
 ## test-minio: the tests that talk to S3, with MinIO in place of versitygw
 .PHONY: test-minio
 test-minio: tools $(TOOLS)/minio build
-	TB_TEST_S3=minio go test -count=1 -timeout 15m ./tier/... ./integration
+	TIERBROKER_TEST_S3=minio go test -count=1 -timeout 15m ./tier/... ./integration
 
 ## fuzz: every fuzz test for FUZZTIME (20s) each
 .PHONY: fuzz

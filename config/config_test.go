@@ -90,7 +90,7 @@ log-level: warn
 `)
 	_, err := Load(Input{
 		File:  path,
-		Env:   []string{"TIERBROKER_COLD_WORKER=3", "TIERBROKER_PORT_9092_TCP=tcp://10.0.0.1:9092", "TIERBROKER_SERVICE_HOST=10.0.0.1", "TIERBROKER_ADMIN_PORT=tcp://1"},
+		Env:   []string{"TIERBROKER_COLD_WORKER=3", "TIERBROKER_PORT_9092_TCP=tcp://10.0.0.1:9092", "TIERBROKER_SERVICE_HOST=10.0.0.1", "TIERBROKER_ADMIN_PORT=tcp://1", "TIERBROKER_TEST_S3=minio"},
 		Flags: map[string]string{"kafka-listen": "nine"},
 		CheckKafka: func(key, _ string) error {
 			if key == "nonsense" {

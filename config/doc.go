@@ -26,7 +26,8 @@
 //     variable, or flag) and, for an unknown name, the nearest known one. A
 //     value that a higher source overrides is checked all the same.
 //  3. Unknown variables beginning with TIERBROKER_ are faults, except those
-//     that Kubernetes injects for services (…_SERVICE_HOST, …_PORT_9092_TCP).
+//     that Kubernetes injects for services (…_SERVICE_HOST, …_PORT_9092_TCP)
+//     and those of test suites (TIERBROKER_TEST_…).
 //  4. There are at most 40 settings. A test counts them.
 //  5. A file over 1 MiB is refused, so that a wrong path can't fill memory.
 //

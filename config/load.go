@@ -240,8 +240,8 @@ func (l *loader) env(env []string) {
 			continue
 		}
 		key := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, EnvPrefix)), "_", "-")
-		if key == "config" {
-			continue // the path of the file itself, which the caller reads
+		if key == "config" || strings.HasPrefix(key, "test-") {
+			continue // the path of the file itself, which the caller reads; switches of test suites
 		}
 		if key == "kafka-config" {
 			l.kafkaLines = nil

@@ -31,7 +31,7 @@ var floors = []struct {
 	{1, []string{"frame"}},
 	{1, []string{"kafka"}},
 	{1, []string{"config"}},
-	{1, []string{"tier/bucket", "tier/bucket/s3", "tier/bucket/buckettest", "tier/bucket/faultproxy"}},
+	{1, []string{"tier/bucket", "tier/bucket/s3", "tier/bucket/s3/s3test", "tier/bucket/buckettest", "tier/bucket/faultproxy"}},
 	{2, []string{"segment"}},
 	{2, []string{"index"}},
 	{2, []string{"cache"}},
