@@ -20,13 +20,12 @@ const (
 )
 
 const (
-	idLen        = 20
-	prefixLen    = 1 + idLen     // kind, topic id, partition
-	entryKeyLen  = prefixLen + 8 // also of producer keys
-	timeKeyLen   = prefixLen + 16
-	fileKeyLen   = 1 + 8 + idLen
-	maxKeyLen    = timeKeyLen
-	offsetsBegin = int64(0)
+	idLen       = 20
+	prefixLen   = 1 + idLen     // kind, topic id, partition
+	entryKeyLen = prefixLen + 8 // also of producer keys
+	timeKeyLen  = prefixLen + 16
+	fileKeyLen  = 1 + 8 + idLen
+	maxKeyLen   = timeKeyLen
 )
 
 // Signed numbers are stored with their sign bit flipped, so that bytes sort as they do.
