@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -367,5 +369,48 @@ func sampleHead() *Head {
 		Extents: []Extent{sampleExtent(110, 130, "89abcdef0123456789abcdef")},
 		Dropped: []Dropped{{Key: DataPrefix(testID) + "00000000000000000000-0000000000-0123456789abcdef01234567.tbd", Time: 1_700_000_002_000, Size: 900},
 			{Key: PagePrefix(testID) + "0000000000-0123456789abcdef01234567", Page: true, Level: 1, Time: 1_700_000_002_000, Size: 300}},
+	}
+}
+
+// documented returns the blocks of a kind in a format page.
+func documented(t *testing.T, page, kind string) []string {
+	text, err := os.ReadFile("../docs/format/" + page)
+	require.NoError(t, err)
+	var out []string
+	for _, m := range regexp.MustCompile("(?s)```"+kind+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		out = append(out, m[1])
+	}
+	require.NotEmpty(t, out)
+	return out
+}
+
+func documentedBytes(t *testing.T, page string) []byte {
+	var raw []byte
+	for line := range strings.Lines(documented(t, page, "hex")[0]) {
+		fields := strings.SplitN(strings.TrimSpace(line), "  ", 3)
+		require.GreaterOrEqual(t, len(fields), 2, line)
+		at, err := strconv.ParseInt(fields[0], 16, 32)
+		require.NoError(t, err)
+		require.EqualValues(t, len(raw), at, "%s: %s", page, line)
+		b, err := hex.DecodeString(strings.ReplaceAll(fields[1], " ", ""))
+		require.NoError(t, err)
+		raw = append(raw, b...)
+	}
+	return raw
+}
+
+func TestDocumentedExamplesDecode(t *testing.T) {
+	obj := documentedBytes(t, "data-object.md")
+	require.Equal(t, fixture(t, "object-v1.hex"), obj)
+	o, _, err := parseTail(obj, 0, int64(len(obj)))
+	require.NoError(t, err)
+	require.Len(t, o.Sections, 5)
+
+	for page, name := range map[string]string{"head.md": "head-v1.hex", "page.md": "page-v1.hex"} {
+		raw := fixture(t, name)
+		require.Equal(t, raw[:envelopeLen], documentedBytes(t, page))
+		plain, _, err := unseal("", string(raw[:8]), raw)
+		require.NoError(t, err)
+		require.JSONEq(t, string(plain), documented(t, page, "json")[0])
 	}
 }
