@@ -66,6 +66,9 @@ func TestFixturesReadForEver(t *testing.T) {
 			int64(h.ProducerEpoch), int64(h.LastSequence()), int64(h.LeaderEpoch), int64(h.RecordCount), h.MaxTimestamp}, c.name)
 		require.True(t, h.IsTransactional())
 		require.Equal(t, c.codec, h.Codec())
+		today := goldenBatch(c.codec, c.raw) // its compressed bytes may differ
+		require.Equal(t, goldenRecords, collect(t, today), c.name)
+		require.Equal(t, b[21:HeaderLen], today[21:HeaderLen], c.name)
 	}
 }
 
