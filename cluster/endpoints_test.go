@@ -53,6 +53,7 @@ func serveEtcd(t testing.TB, change func(*embed.Config)) (addr string, stop func
 	c := embeddedConfig(EmbeddedOptions{Dir: t.TempDir()})
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	c.BcryptCost = 4 // the default takes seconds under the race detector
 	change(c)
 	e, err := embed.StartEtcd(c)
 	require.NoError(t, err)
@@ -113,7 +114,7 @@ func TestExistingEtcdWithTLSAndUser(t *testing.T) {
 func TestEtcdThatStops(t *testing.T) {
 	ctx := testContext(t)
 	addr, stop := serveEtcd(t, func(*embed.Config) {})
-	c, err := Start(ctx, Options{Endpoints: []string{addr}, Timeout: 300 * time.Millisecond})
+	c, err := Start(ctx, Options{Endpoints: []string{addr}, Timeout: 2 * time.Second})
 	require.NoError(t, err)
 	s, err := c.Register(ctx, Broker{ID: 1, Incarnation: "r"}, 2*time.Second)
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +29,8 @@ type node struct {
 	session *cluster.Session
 	broker  cluster.Broker
 	events  chan Event
-	stop    func() error // stops the controller, resigning
+	ended   chan struct{} // closed when the controller has returned
+	stop    func() error  // stops the controller, resigning
 }
 
 func startNode(t testing.TB, etcd *clientv3.Client, id int32, run int, ttl time.Duration) *node {
@@ -46,9 +46,13 @@ func startNode(t testing.TB, etcd *clientv3.Client, id int32, run int, ttl time.
 	c, err := New(Options{Client: n.client, Session: n.session, Broker: id, OnEvent: func(e Event) { n.events <- e }})
 	require.NoError(t, err)
 	rctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(rctx) }()
-	n.stop = sync.OnceValue(func() error { stop(); return <-done })
+	n.ended = make(chan struct{})
+	var ended error
+	go func() {
+		defer close(n.ended)
+		ended = c.Run(rctx)
+	}()
+	n.stop = func() error { stop(); <-n.ended; return ended }
 	t.Cleanup(func() {
 		_ = n.stop() // tests that lose their lease check the error themselves
 		require.NoError(t, n.session.Close())
@@ -169,6 +173,7 @@ func TestSecondControllerTakesOver(t *testing.T) {
 	_, err = etcd.Revoke(t.Context(), clientv3.LeaseID(two.session.Lease()))
 	require.NoError(t, err)
 	two.event(t, Deposed)
+	<-two.ended
 	require.ErrorIs(t, two.stop(), cluster.ErrSessionLost)
 }
 
