@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -32,7 +31,7 @@ func (e *bodyError) Error() string { return e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
 // judge turns the error of an attempt into a verdict.
-func (s *Store) judge(ctx context.Context, r request, err error) verdict {
+func (s *Store) judge(r request, err error) verdict {
 	mk := func(kind, cause error) error { return bucket.NewError(r.verb, r.key, kind, cause) }
 	var known *bucket.Error
 	var body *bodyError
@@ -41,8 +40,6 @@ func (s *Store) judge(ctx context.Context, r request, err error) verdict {
 	switch {
 	case errors.As(err, &body):
 		return verdict{err: mk(body.kind, body.err)}
-	case ctx.Err() != nil:
-		return verdict{err: mk(bucket.ErrUnavailable, fmt.Errorf("%s: %w", s.endpoint, ctx.Err()))}
 	case errors.As(err, &known):
 		return verdict{err: err, again: errors.Is(err, bucket.ErrUnavailable) || errors.Is(err, bucket.ErrCorrupt)}
 	case errors.As(err, &creds):

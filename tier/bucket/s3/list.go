@@ -140,7 +140,7 @@ func (s *Store) delete(ctx context.Context, batch []string) (map[string]error, e
 		case resp.Code == minio.NoSuchKey:
 			delete(open, key)
 		default:
-			open[key] = s.judge(ctx, request{verb: bucket.VerbDelete, key: key}, res.Err).err
+			open[key] = s.judge(request{verb: bucket.VerbDelete, key: key}, res.Err).err
 		}
 	}
 	return open, ctx.Err()

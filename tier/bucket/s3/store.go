@@ -115,15 +115,17 @@ func (s *Store) do(ctx context.Context, r request, f func(context.Context) error
 		l = s.lanes[bucket.ClassTool]
 	}
 	renewals := 0
+	var last error // of the attempt before
 	for try := 1; ; {
 		err := s.attempt(ctx, l, r, f)
 		if err == nil {
 			return nil
 		}
-		v := s.judge(ctx, r, err)
+		if ctx.Err() != nil {
+			return s.ended(ctx, r, err, last)
+		}
+		v := s.judge(r, err)
 		switch {
-		case ctx.Err() != nil:
-			return v.err
 		case v.expired && renewals < 2:
 			renewals++
 			s.creds.Expire()
@@ -133,16 +135,37 @@ func (s *Store) do(ctx context.Context, r request, f func(context.Context) error
 			if r.once {
 				return v.err
 			}
+			last = err
 			continue
 		case r.once || !v.again || try == attempts:
 			return v.err
 		}
 		wait := firstWait << try
 		try++
-		if serr := sleep(ctx, wait/2+rand.N(wait)); serr != nil {
-			return bucket.NewError(r.verb, r.key, bucket.ErrUnavailable, fmt.Errorf("%w (after: %w)", serr, err))
+		last = err
+		if sleep(ctx, wait/2+rand.N(wait)) != nil {
+			return s.ended(ctx, r, err, nil)
 		}
 	}
+}
+
+// ended is the error of a call whose context has ended: it tells what went wrong before, if anything did.
+func (s *Store) ended(ctx context.Context, r request, err, last error) error {
+	var body *bodyError
+	if errors.As(err, &body) {
+		return s.judge(r, err).err
+	}
+	if errors.Is(err, ctx.Err()) {
+		err = last
+	}
+	if err == nil {
+		return bucket.NewError(r.verb, r.key, bucket.ErrUnavailable, fmt.Errorf("%s: %w", s.endpoint, ctx.Err()))
+	}
+	var known *bucket.Error
+	if errors.As(s.judge(r, err).err, &known) && known.Err != nil {
+		err = known.Err
+	}
+	return bucket.NewError(r.verb, r.key, bucket.ErrUnavailable, fmt.Errorf("%w; before that: %w", ctx.Err(), err))
 }
 
 // attempt runs f once, in a slot of l and within its deadline.
