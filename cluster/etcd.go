@@ -17,16 +17,36 @@ import (
 
 func topicID(u uuid.UUID) frame.TopicID { return frame.TopicID(u) }
 
-// txn runs one transaction under the request timeout. A failed request may have
-// been committed or not.
-func (c *Client) txn(ctx context.Context, verb string, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	r, err := c.etcd.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
-	if err != nil {
-		return nil, wrap(verb, err)
+// do makes one request to etcd under the request timeout. Close ends requests and
+// waits for them, since an embedded member must not be asked once it is stopped.
+func (c *Client) do(ctx context.Context, verb string, request func(ctx context.Context) error) error {
+	return c.doFor(ctx, c.o.Timeout, verb, request)
+}
+
+func (c *Client) doFor(ctx context.Context, timeout time.Duration, verb string, request func(ctx context.Context) error) error {
+	if !c.begin() {
+		return fmt.Errorf("%s: %w", verb, ErrClosed)
 	}
-	return r, nil
+	defer c.wg.Done()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer context.AfterFunc(c.run, cancel)()
+	if err := request(ctx); err != nil {
+		if c.run.Err() != nil {
+			return fmt.Errorf("%s: %w", verb, ErrClosed)
+		}
+		return wrap(verb, err)
+	}
+	return nil
+}
+
+// txn runs one transaction. A failed request may have been committed or not.
+func (c *Client) txn(ctx context.Context, verb string, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (r *clientv3.TxnResponse, err error) {
+	err = c.do(ctx, verb, func(ctx context.Context) (err error) {
+		r, err = c.etcd.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
+		return err
+	})
+	return r, err
 }
 
 // retryTxn repeats a transaction while etcd is unavailable, until ctx ends. Only
@@ -67,18 +87,29 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// get reads one key under the request timeout; nil when it does not exist.
-func (c *Client) get(ctx context.Context, verb, key string) (*clientv3.GetResponse, error) {
-	var r *clientv3.GetResponse
-	err := c.retry(ctx, func() (err error) {
-		tctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-		defer cancel()
-		if r, err = c.etcd.Get(tctx, key); err != nil {
-			return wrap(verb, err)
-		}
-		return nil
+// get reads one key.
+func (c *Client) get(ctx context.Context, verb, key string) (r *clientv3.GetResponse, err error) {
+	err = c.retry(ctx, func() error {
+		return c.do(ctx, verb, func(ctx context.Context) (err error) {
+			r, err = c.etcd.Get(ctx, key)
+			return err
+		})
 	})
 	return r, err
+}
+
+// revoke ends a lease; one that has ended already is fine.
+func (c *Client) revoke(ctx context.Context, lease clientv3.LeaseID) error {
+	if lease == clientv3.NoLease {
+		return nil
+	}
+	return c.do(ctx, "revoke lease", func(ctx context.Context) error {
+		_, err := c.etcd.Revoke(ctx, lease)
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil
+		}
+		return err
+	})
 }
 
 // wrap tells faults that pass (ErrUnavailable) from a lease that ended and from

@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -57,23 +57,16 @@ func noSpace(s *clientv3.StatusResponse) bool {
 	})
 }
 
-func (c *Client) status(ctx context.Context) (*clientv3.StatusResponse, error) {
-	// An embedded member that is stopped must not be asked: it would panic.
-	if !c.begin() {
-		return nil, ErrClosed
-	}
-	defer c.wg.Done()
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
+func (c *Client) status(ctx context.Context) (s *clientv3.StatusResponse, err error) {
 	endpoint := "" // the in-process client knows one member only
 	if len(c.o.Endpoints) > 0 {
 		endpoint = c.o.Endpoints[0]
 	}
-	s, err := c.etcd.Status(ctx, endpoint)
-	if err != nil {
-		return nil, wrap("etcd status", err)
-	}
-	return s, nil
+	err = c.do(ctx, "etcd status", func(ctx context.Context) (err error) {
+		s, err = c.etcd.Status(ctx, endpoint)
+		return err
+	})
+	return s, err
 }
 
 // maintain keeps an embedded etcd small until ctx ends.
@@ -117,13 +110,13 @@ func (c *Client) maintainOnce(ctx context.Context) error {
 }
 
 func (c *Client) compact(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	_, err := c.etcd.Compact(ctx, c.Image().revision, clientv3.WithCompactPhysical())
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return wrap("compact etcd", err)
-	}
-	return err
+	return c.doFor(ctx, time.Minute, "compact etcd", func(ctx context.Context) error {
+		_, err := c.etcd.Compact(ctx, c.Image().revision, clientv3.WithCompactPhysical())
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil
+		}
+		return err
+	})
 }
 
 // defragment rewrites the database file. It goes to the member itself: the
@@ -136,16 +129,16 @@ func (c *Client) defragment() error {
 }
 
 func (c *Client) disarm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	list, err := c.etcd.AlarmList(ctx)
-	if err != nil {
-		return wrap("list etcd alarms", err)
-	}
-	for _, a := range list.Alarms {
-		if _, err := c.etcd.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
-			return wrap(fmt.Sprintf("lift etcd alarm %s", a.Alarm), err)
+	return c.do(ctx, "lift etcd alarms", func(ctx context.Context) error {
+		list, err := c.etcd.AlarmList(ctx)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		for _, a := range list.Alarms {
+			if _, err := c.etcd.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -31,15 +31,17 @@ func (c *Client) loadOnce(ctx context.Context) (*Image, error) {
 	from, end := c.o.Prefix, clientv3.GetPrefixRangeEnd(c.o.Prefix)
 	var revision int64
 	for {
-		tctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-		r, err := c.etcd.Get(tctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
-			clientv3.WithRev(revision), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
-		cancel()
+		var r *clientv3.GetResponse
+		err := c.do(ctx, "load cluster state", func(ctx context.Context) (err error) {
+			r, err = c.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
+				clientv3.WithRev(revision), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+			return err
+		})
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			return nil, fmt.Errorf("%w: load cluster state: %w", ErrUnavailable, err) // begin again at a newer revision
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err) // begin again at a newer revision
 		}
 		if err != nil {
-			return nil, wrap("load cluster state", err)
+			return nil, err
 		}
 		if revision == 0 {
 			revision = r.Header.Revision

@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
+
+// farewell bounds the requests that give up a lease or a term.
+const farewell = 2 * time.Second
 
 // Session is a lease in etcd: as long as it lives, the keys bound to it do.
 //
@@ -40,16 +42,16 @@ func (c *Client) NewSession(ctx context.Context, ttl time.Duration) (*Session, e
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	s := &Session{c: c, start: time.Now(), done: make(chan struct{})}
 	err := c.retry(ctx, func() error {
-		tctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-		defer cancel()
-		asked := time.Now()
-		r, err := c.etcd.Grant(tctx, max(seconds, 1))
-		if err != nil {
-			return wrap("grant lease", err)
-		}
-		s.lease, s.ttl = r.ID, time.Duration(r.TTL)*time.Second
-		s.renewed(asked, s.ttl)
-		return nil
+		return c.do(ctx, "grant lease", func(ctx context.Context) error {
+			asked := time.Now()
+			r, err := c.etcd.Grant(ctx, max(seconds, 1))
+			if err != nil {
+				return err
+			}
+			s.lease, s.ttl = r.ID, time.Duration(r.TTL)*time.Second
+			s.renewed(asked, s.ttl)
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -73,15 +75,19 @@ func (s *Session) renewed(asked time.Time, ttl time.Duration) {
 func (s *Session) keepAlive(ctx context.Context) {
 	pause := s.ttl / 3
 	for sleep(ctx, pause) == nil {
-		asked := time.Now()
-		tctx, cancel := context.WithTimeout(ctx, s.ttl/3)
-		r, err := s.c.etcd.KeepAliveOnce(tctx, s.lease)
-		cancel()
+		err := s.c.doFor(ctx, s.ttl/3, "renew lease", func(ctx context.Context) error {
+			asked := time.Now()
+			r, err := s.c.etcd.KeepAliveOnce(ctx, s.lease)
+			if err != nil {
+				return err
+			}
+			s.renewed(asked, time.Duration(r.TTL)*time.Second)
+			return nil
+		})
 		switch {
 		case err == nil:
-			s.renewed(asked, time.Duration(r.TTL)*time.Second)
 			pause = s.ttl / 3
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		case errors.Is(err, ErrSessionLost):
 			s.end()
 			return
 		default:
@@ -124,11 +130,10 @@ func (s *Session) Close() error {
 		if gone {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), min(s.c.o.Timeout, s.ttl))
+		// Closing is part of a shutdown, which must not wait for a dead etcd.
+		ctx, cancel := context.WithTimeout(context.Background(), farewell)
 		defer cancel()
-		if _, err := s.c.etcd.Revoke(ctx, s.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.err = wrap("revoke lease", err)
-		}
+		s.err = s.c.revoke(ctx, s.lease)
 	})
 	return s.err
 }
@@ -198,26 +203,12 @@ func (c *Client) register(ctx context.Context, s *Session, b *Broker, value stri
 				time.UnixMilli(old.StartedAt).UTC().Format(time.RFC3339))
 		}
 		// The directory is locked by us, so the earlier run is dead: end its lease.
-		if err := c.revoke(ctx, clientv3.LeaseID(kv.Lease)); err != nil {
+		if err := c.retry(ctx, func() error { return c.revoke(ctx, clientv3.LeaseID(kv.Lease)) }); err != nil {
 			return 0, err
 		}
 		expected = 0
 	}
 	return 0, fmt.Errorf("register broker %d: %w", b.ID, ErrConflict)
-}
-
-func (c *Client) revoke(ctx context.Context, lease clientv3.LeaseID) error {
-	if lease == clientv3.NoLease {
-		return nil
-	}
-	return c.retry(ctx, func() error {
-		tctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-		defer cancel()
-		if _, err := c.etcd.Revoke(tctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return wrap("revoke lease of the earlier run", err)
-		}
-		return nil
-	})
 }
 
 // Update replaces the record of the broker that was registered with this session
@@ -288,7 +279,9 @@ func (c *Client) Campaign(ctx context.Context, s *Session, broker int32) (*Term,
 		case <-s.done:
 			return nil, fmt.Errorf("stand for controller: %w", ErrSessionLost)
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), t.Resign(context.WithoutCancel(ctx)))
+			rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+			defer cancel()
+			return nil, errors.Join(ctx.Err(), t.Resign(rctx))
 		}
 		if c.isClosed() {
 			return nil, ErrClosed
