@@ -1,0 +1,267 @@
+package segment
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/tierbroker/tierbroker/frame"
+)
+
+const (
+	// maxGroupBytes bounds one pwritev, so that the first of many large frames does not
+	// wait for the last.
+	maxGroupBytes = 8 << 20
+	// maxGroupItems keeps a group's pieces below MaxPieces: two per frame, and the last
+	// padding.
+	maxGroupItems = (MaxPieces - 1) / 2
+	// keepArena is the largest header buffer kept for reuse.
+	keepArena = 256 << 10
+)
+
+// group is what one pwritev writes: frames that follow each other in one file. Headers
+// and paddings lie in arena, in order, so that the padding of a frame and the header of
+// the next one are one piece.
+type group struct {
+	f       *file
+	start   uint64 // position of the first byte (of the file header, if that is in it)
+	end     uint64
+	arena   []byte
+	items   []item
+	iov     [][]byte
+	sync    bool
+	waiters int // in done.Wait and not yet woken; who wakes them counts them off
+	done    sync.Cond
+}
+
+// item is one frame: arena up to hdrEnd goes before payload.
+type item struct {
+	hdrEnd  int
+	payload []byte
+}
+
+// Enqueue gives e its place in the log and puts it into the queue. It does no I/O: the
+// frame is in the page cache when Written has returned nil, and on stable storage when
+// Watermarks.Synced has passed pos, both in generation gen. Every Enqueue should be
+// followed by a Written; without one the frame is written within SyncInterval.
+//
+// It blocks only while MaxQueuedBytes are waiting, or while a new file is being
+// allocated. Errors: ErrPoisoned, ErrFull, ErrClosed, ErrTooLarge; then e has no place.
+func (l *Log) Enqueue(e *Entry) (pos uint64, gen uint64, err error) {
+	hlen := e.Header.EncodedLen()
+	n := FrameLen(hlen, len(e.Payload))
+	if hlen > frame.MaxHeaderLen || len(e.Payload) > frame.MaxPayload || int64(n) > l.o.FileBytes-FileHeaderLen {
+		return 0, 0, fmt.Errorf("%w: header of %d and payload of %d bytes, files of %d", ErrTooLarge, hlen, len(e.Payload), l.o.FileBytes)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admit(int64(n)); err != nil {
+		return 0, 0, err
+	}
+	pos = l.next
+	e.Header.Position = pos
+	e.Header.Synced = l.synced
+	e.Header.Incarnation = l.incarnation
+	e.Header.PayloadLen = uint32(len(e.Payload))
+	g := l.tail(n)
+	g.add(&e.Header, e.Payload, n)
+	g.sync = g.sync || e.Sync
+	l.next += uint64(n)
+	g.end = l.next
+	l.queued += int64(n)
+	if !l.armed {
+		l.armed = true
+		kick(l.kickSync)
+	}
+	return pos, l.gen, nil
+}
+
+// admit waits until a frame of n bytes may be queued and has room in the active file.
+func (l *Log) admit(n int64) error {
+	for {
+		switch {
+		case l.closed:
+			return ErrClosed
+		case l.err != nil:
+			return l.err
+		case l.queued > 0 && l.queued+n > l.o.MaxQueuedBytes:
+			l.wantDrain = true
+			kick(l.kickSync)
+			l.space.Wait()
+		case l.active != nil && l.next+uint64(n) <= l.active.base+l.active.capacity:
+			return nil
+		default:
+			h, err := l.takeSpare()
+			if err != nil {
+				return err
+			}
+			if h != nil {
+				l.rotate(h)
+			}
+		}
+	}
+}
+
+// rotate goes on in a new file. Its header is written with its first group.
+func (l *Log) rotate(h *handle) {
+	if l.active != nil {
+		l.predBase, l.predEnd, l.kind = l.active.base, l.next, kindRotated
+	}
+	f := l.newFile(h)
+	f.header = l.fileHeader(f)
+	f.passes = l.kind == kindOpened
+	l.install(f)
+}
+
+// newFile makes the next file of the position space.
+func (l *Log) newFile(h *handle) *file {
+	f := &file{l: l, h: h, base: l.nextBase, capacity: uint64(h.size), incarnation: l.incarnation}
+	f.refs.Store(1)
+	f.end.Store(f.first())
+	return f
+}
+
+// install makes f the active file.
+func (l *Log) install(f *file) {
+	l.nextBase = f.base + f.capacity
+	l.next = f.first()
+	l.active = f
+	l.setFiles(append((*l.files.Load())[:len(*l.files.Load()):len(*l.files.Load())], f))
+}
+
+// tail returns the group that takes a frame of n bytes.
+func (l *Log) tail(n int) *group {
+	if len(l.queue) > 0 {
+		g := l.queue[len(l.queue)-1]
+		if g.f == l.active && len(g.items) < maxGroupItems && int(g.end-g.start)+n <= maxGroupBytes {
+			return g
+		}
+	}
+	var g *group
+	if k := len(l.spent); k > 0 {
+		g, l.spent = l.spent[k-1], l.spent[:k-1]
+	} else {
+		g = &group{}
+		g.done.L = &l.mu
+	}
+	g.f, g.start, g.end = l.active, l.next, l.next
+	if l.active.header != nil {
+		g.start = l.active.base
+		g.arena = append(g.arena, l.active.header...)
+		l.active.header = nil
+	}
+	l.queue = append(l.queue, g)
+	return g
+}
+
+// add appends a frame that takes n bytes.
+func (g *group) add(h *frame.Header, payload []byte, n int) {
+	start := len(g.arena)
+	g.arena = frame.Encode(g.arena, h, payload)
+	end := len(g.arena)
+	g.items = append(g.items, item{hdrEnd: end, payload: payload})
+	var zeros [8]byte
+	g.arena = append(g.arena, zeros[:n-(end-start)-len(payload)]...)
+}
+
+// pieces lists the buffers of the group in order.
+func (g *group) pieces() [][]byte {
+	iov, at := g.iov[:0], 0
+	for i := range g.items {
+		it := &g.items[i]
+		iov = append(iov, g.arena[at:it.hdrEnd])
+		if len(it.payload) > 0 {
+			iov = append(iov, it.payload)
+		}
+		at = it.hdrEnd
+	}
+	if at < len(g.arena) {
+		iov = append(iov, g.arena[at:])
+	}
+	g.iov = iov
+	return iov
+}
+
+// wake lets all waiters of the group look again.
+func (g *group) wake() {
+	g.waiters = 0
+	g.done.Broadcast()
+}
+
+// recycle keeps the group's buffers for later ones. Its waiters have been woken; they
+// look only at the log's state.
+func (l *Log) recycle(g *group) {
+	clear(g.items)
+	clear(g.iov)
+	if len(l.spent) >= 4 || cap(g.arena) > keepArena {
+		return
+	}
+	g.f, g.arena, g.items, g.iov, g.sync = nil, g.arena[:0], g.items[:0], g.iov[:0], false
+	l.spent = append(l.spent, g)
+}
+
+// Written returns nil when the frame that Enqueue placed at pos is in the page cache.
+// The caller may become the writer of everything queued. It returns an ErrPoisoned when
+// the frame was lost to a failure (also to one of its fdatasync), and then the payload
+// is free, too.
+func (l *Log) Written(pos, gen uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		flies := l.flying != nil && pos >= l.flying.start && pos < l.flying.end
+		if !flies {
+			if err := l.lost(pos); err != nil {
+				return err
+			}
+			if pos < l.written {
+				return nil
+			}
+		}
+		if l.flying == nil {
+			if len(l.queue) == 0 {
+				return fmt.Errorf("%w: %d was never placed (generation %d)", ErrNotFound, pos, gen)
+			}
+			l.writeHead()
+			continue
+		}
+		g := l.groupOf(pos)
+		if g == nil {
+			return fmt.Errorf("%w: %d was never placed (generation %d)", ErrNotFound, pos, gen)
+		}
+		g.waiters++
+		g.done.Wait()
+	}
+}
+
+// groupOf finds the group that holds pos.
+func (l *Log) groupOf(pos uint64) *group {
+	if l.flying != nil && pos >= l.flying.start && pos < l.flying.end {
+		return l.flying
+	}
+	for _, g := range l.queue {
+		if pos >= g.start && pos < g.end {
+			return g
+		}
+	}
+	return nil
+}
+
+// lost says whether pos was lost to a failure.
+func (l *Log) lost(pos uint64) error {
+	if l.err != nil && pos >= l.failedAt {
+		return l.err
+	}
+	for _, s := range l.dead {
+		if pos >= s.from && pos < s.to {
+			return fmt.Errorf("%w: positions %d to %d were lost", ErrPoisoned, s.from, s.to)
+		}
+	}
+	return nil
+}
+
+// Lost returns an ErrPoisoned when what Enqueue placed at pos was lost to a failure,
+// however long ago, and nil when it was not (yet).
+func (l *Log) Lost(pos uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost(pos)
+}
