@@ -40,6 +40,7 @@ type world struct {
 	owner Owner
 	h     *Head
 	now   int64
+	plain bool // batches are not compressed
 
 	next    int64
 	batches []modelBatch
@@ -80,6 +81,9 @@ func (w *world) claim() {
 // write makes n batches at the end of the model, with timestamps around w.now that now and then go back.
 func (w *world) write(n int) {
 	codecs := []batch.Codec{batch.None, batch.None, batch.Zstd, batch.LZ4, batch.Gzip, batch.Snappy}
+	if w.plain {
+		codecs = codecs[:1]
+	}
 	for range n {
 		b := batch.NewBuilder(codecs[w.rng.IntN(len(codecs))], batch.BuilderOptions{BaseOffset: w.next, LeaderEpoch: w.owner.Epoch})
 		base := w.next
