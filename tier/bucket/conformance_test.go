@@ -41,7 +41,7 @@ func TestFaultPassesThrough(t *testing.T) {
 
 func TestObserversPassThrough(t *testing.T) {
 	buckettest.Conformance(t, func() bucket.Bucket {
-		meter := bucket.NewMeter(openDir(t), func(bucket.Op, string, int64, time.Duration, error) {})
+		meter := bucket.NewMeter(bucket.NewMemory(), func(bucket.Op, string, int64, time.Duration, error) {})
 		return bucket.NewTrace(meter, func(string) {})
 	})
 }

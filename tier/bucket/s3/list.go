@@ -93,8 +93,13 @@ func (s *Store) Delete(ctx context.Context, op bucket.Op, keys []string) error {
 			return err
 		})
 		if err != nil {
+			kind, cause := bucket.ErrUnavailable, err
+			var known *bucket.Error
+			if errors.As(err, &known) {
+				kind, cause = known.Kind, known.Err
+			}
 			for _, key := range batch {
-				failed[key] = err
+				failed[key] = bucket.NewError(bucket.VerbDelete, key, kind, cause)
 			}
 		}
 		maps.Copy(failed, bad)

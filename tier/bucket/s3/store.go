@@ -28,7 +28,7 @@ type Store struct {
 	lanes     map[string]*lane
 }
 
-// Open returns the bucket of o.URL after it has listed one key there. ErrConfig: there is no such bucket or it is in another
+// Open returns the bucket of o.URL after it has listed one key there (unless NoCheck). ErrConfig: there is no such bucket or it is in another
 // region; ErrDenied: the credentials are missing, wrong, or may not list; ErrUnavailable: the endpoint does not answer.
 func Open(ctx context.Context, o Options) (bucket.Bucket, error) {
 	s, err := newStore(o)
