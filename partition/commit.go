@@ -1,0 +1,397 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/segment"
+)
+
+// queued is an append on its way from the log into the index, in log order.
+type queued struct {
+	p           *Partition
+	kind        frame.Type
+	entry       index.Entry
+	end, gen    uint64
+	onWrite     bool // visible as soon as written
+	hasProducer bool
+	producer    produced
+}
+
+// maxBacklog bounds the appends that wait for the commit loop: producers that don't wait for acknowledgements must not
+// fill the memory while the disk is slow.
+const maxBacklog = 1 << 18
+
+// enqueue gives the frame its position and joins the queue of the commit loop. appendMu makes both one step, so that
+// the queue is in log order across partitions; the log's Enqueue does no I/O. With newEpoch an epoch-start frame
+// goes first: it tells recovery which epoch begins at which offset.
+func (s *Set) enqueue(q *queued, payload []byte, newEpoch bool) error {
+	if s.backlog.Load() >= maxBacklog {
+		return fmt.Errorf("%d batches wait for the disk", maxBacklog)
+	}
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	sync := !q.onWrite
+	if newEpoch {
+		mark := queued{p: q.p, kind: frame.EpochStart, entry: index.Entry{Base: q.entry.Base, Last: q.entry.Base - 1, Epoch: q.entry.Epoch, AppendTime: q.entry.AppendTime}}
+		if err := s.enqueueFrame(&mark, []byte(q.p.topic), sync); err != nil {
+			return err
+		}
+	}
+	return s.enqueueFrame(q, payload, sync)
+}
+
+func (s *Set) enqueueFrame(q *queued, payload []byte, sync bool) error {
+	e := &s.scratch
+	*e = segment.Entry{Payload: payload, Sync: sync, Header: frame.Header{
+		Type: q.kind, ID: q.p.id, Epoch: q.entry.Epoch, BaseOffset: q.entry.Base,
+		RecordCount: q.entry.Records, AppendTime: q.entry.AppendTime, PayloadLen: uint32(len(payload)),
+	}}
+	hlen := e.Header.EncodedLen()
+	pos, gen, err := s.log.Enqueue(e)
+	e.Payload = nil
+	if err != nil {
+		return err
+	}
+	q.entry.Position, q.entry.HeaderLen, q.gen = pos, uint16(hlen), gen
+	if q.kind == frame.Data {
+		q.producer.batch.gen = gen
+	}
+	q.end = pos + uint64(segment.FrameLen(hlen, len(payload)))
+	q.producer.batch.end = q.end
+	s.lastEnd, s.lastGen = q.end, gen
+	s.backlog.Add(1)
+	s.queue = append(s.queue, *q)
+	return nil
+}
+
+// commitLoop is the only writer of the index (design, sections 3 and 5): what is written becomes visible for async
+// topics; what is synced goes into the index as one batch with the checkpoint and then becomes visible for all
+// others; then producers and consumers wake.
+func (s *Set) commitLoop() {
+	defer close(s.commitDone)
+	marks := make(chan segment.Watermarks)
+	go s.pumpWatermarks(marks)
+	seen := s.log.Watermarks()
+	for {
+		select {
+		case wm, ok := <-marks:
+			if !ok {
+				s.lastCommit()
+				return
+			}
+			if wm.Generation != seen.Generation {
+				s.rollback(wm)
+			}
+			seen = wm
+			s.step(wm)
+		case x := <-s.execs:
+			x.done <- s.commitBatch(x.fill)
+		case <-s.dirtySignal:
+			if err := s.commitBatch(nil); err != nil {
+				s.stopIndexing(err)
+			}
+		}
+	}
+}
+
+// pumpWatermarks turns the log's blocking Wait into a channel, so that the loop can also serve other requests.
+func (s *Set) pumpWatermarks(out chan<- segment.Watermarks) {
+	defer close(out)
+	var seen segment.Watermarks
+	for {
+		wm, err := s.log.Wait(s.commitCtx, seen)
+		if err != nil {
+			return
+		}
+		seen = wm
+		select {
+		case out <- wm:
+		case <-s.commitCtx.Done():
+			return
+		}
+	}
+}
+
+func (s *Set) step(wm segment.Watermarks) {
+	s.expose(wm.Written)
+	if err := s.commitSynced(wm.Synced); err != nil {
+		s.stopIndexing(err)
+		return
+	}
+	s.measure(wm.Written)
+	s.progress.advance(s.exposedTo, s.committedTo)
+}
+
+// take moves what appenders have queued to the loop's own list.
+func (s *Set) take() {
+	s.appendMu.Lock()
+	s.inflight = append(s.inflight, s.queue...)
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	s.appendMu.Unlock()
+}
+
+// expose raises the durable offset of async topics up to the written position.
+func (s *Set) expose(written uint64) {
+	s.take()
+	for ; s.exposedN < len(s.inflight); s.exposedN++ {
+		q := &s.inflight[s.exposedN]
+		if q.end > written {
+			break
+		}
+		if q.onWrite && q.kind == frame.Data {
+			q.p.expose(&q.entry)
+		}
+	}
+	s.exposedTo = max(s.exposedTo, written)
+}
+
+// maxIndexBatch bounds one index batch, so that a burst doesn't hold memory or latency hostage.
+const maxIndexBatch = 8192
+
+func (s *Set) commitSynced(synced uint64) error {
+	for {
+		n := 0
+		for n < len(s.inflight) && n < maxIndexBatch && s.inflight[n].end <= synced {
+			n++
+		}
+		if n == 0 {
+			break
+		}
+		if err := s.commitEntries(s.inflight[:n]); err != nil {
+			return err
+		}
+		s.exposedN -= min(n, s.exposedN)
+		s.backlog.Add(-int64(n))
+		rest := copy(s.inflight, s.inflight[n:])
+		clear(s.inflight[rest:])
+		s.inflight = s.inflight[:rest]
+	}
+	return nil
+}
+
+type producerKey struct {
+	p  *Partition
+	id int64
+}
+
+// commitEntries writes one index batch and then makes its entries visible.
+func (s *Set) commitEntries(qs []queued) error {
+	b := s.index.NewBatch()
+	defer b.Close()
+	clear(s.touchedProducers)
+	clear(s.touchedFiles)
+	for i := range qs {
+		q := &qs[i]
+		if q.kind != frame.Data {
+			if q.kind == frame.EpochStart {
+				s.markDirty(q.p)
+			}
+			continue
+		}
+		newMax, err := q.p.raisesMax(q.entry.MaxTimestamp)
+		if err != nil {
+			return err
+		}
+		b.PutEntry(q.p.id, q.entry, newMax)
+		if q.hasProducer {
+			q.p.committed.apply(q.producer)
+			s.touchedProducers[producerKey{q.p, q.producer.id}] = struct{}{}
+		}
+		s.useFile(q.p.id, &q.entry)
+	}
+	for k := range s.touchedProducers {
+		s.encodeBuf = k.p.committed[k.id].encode(s.encodeBuf[:0])
+		b.PutProducer(k.p.id, k.id, s.encodeBuf)
+	}
+	for k, last := range s.touchedFiles {
+		b.PutFileUse(k.file, k.id, last)
+	}
+	s.committedTo = qs[len(qs)-1].end
+	if err := s.finishBatch(b); err != nil {
+		return err
+	}
+	for i := range qs {
+		if qs[i].kind == frame.Data {
+			qs[i].p.settle(&qs[i])
+		}
+	}
+	return nil
+}
+
+type fileKey struct {
+	file uint64
+	id   frame.PartitionID
+}
+
+// useFile notes that a partition has records in a log file: reclaim asks for it.
+func (s *Set) useFile(id frame.PartitionID, e *index.Entry) {
+	if e.Position < s.fileBase || e.Position >= s.fileEnd {
+		base, end, ok := s.log.FileBase(e.Position)
+		if !ok {
+			return
+		}
+		s.fileBase, s.fileEnd = base, end
+	}
+	s.touchedFiles[fileKey{s.fileBase, id}] = e.Last
+}
+
+// finishBatch adds the dirty metadata and the checkpoint and commits.
+func (s *Set) finishBatch(b *index.Batch) error {
+	for _, p := range s.takeDirty() {
+		meta, head := p.encodeMeta()
+		b.PutMeta(p.id, meta)
+		if head != nil {
+			b.PutHead(p.id, head)
+		}
+	}
+	b.SetCheckpoint(s.committedTo, s.checkpointExtra(false))
+	return s.commitIndex(b)
+}
+
+// stallPause is the pause between attempts to write an index whose disk is full.
+const stallPause = 100 * time.Millisecond
+
+// commitIndex commits a batch. While the index can't take it (its disk is full), nothing becomes durable and producers
+// wait; it goes on by itself when there is space.
+func (s *Set) commitIndex(b *index.Batch) error {
+	for told := false; ; told = true {
+		err := b.Commit()
+		if !errors.Is(err, index.ErrStalled) {
+			if err != nil {
+				return fmt.Errorf("commit index batch: %w", err)
+			}
+			return nil
+		}
+		if !told {
+			s.event(Error, nil, "the index can't write; acknowledgements wait until it can", err)
+		}
+		select {
+		case <-time.After(stallPause):
+		case <-s.commitCtx.Done():
+			return err
+		}
+	}
+}
+
+// exec is a change of the index that somebody other than the commit loop needs.
+type exec struct {
+	fill func(*index.Batch) error
+	done chan error
+}
+
+// update has the commit loop apply fill as one index batch.
+func (s *Set) update(fill func(*index.Batch) error) error {
+	x := exec{fill: fill, done: make(chan error, 1)}
+	select {
+	case s.execs <- x:
+		return <-x.done
+	case <-s.commitDone:
+		return ErrClosing
+	}
+}
+
+func (s *Set) commitBatch(fill func(*index.Batch) error) error {
+	b := s.index.NewBatch()
+	defer b.Close()
+	if fill != nil {
+		if err := fill(b); err != nil {
+			return err
+		}
+	}
+	return s.finishBatch(b)
+}
+
+// markDirty has the partition's metadata written with the next index batch.
+func (s *Set) markDirty(p *Partition) {
+	s.dirtyMu.Lock()
+	if !p.metaDirty {
+		p.metaDirty = true
+		s.dirty = append(s.dirty, p)
+	}
+	s.dirtyMu.Unlock()
+	select {
+	case s.dirtySignal <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Set) takeDirty() []*Partition {
+	s.dirtyMu.Lock()
+	defer s.dirtyMu.Unlock()
+	ps := s.dirty
+	s.dirty = nil
+	for _, p := range ps {
+		p.metaDirty = false
+	}
+	return ps
+}
+
+// raisesMax says whether a batch raises the partition's running maximum timestamp. Only the commit loop calls it.
+func (p *Partition) raisesMax(ts int64) (bool, error) {
+	if !p.maxKnown {
+		max, ok, err := p.set.index.RunningMax(p.id)
+		if err != nil {
+			return false, err
+		}
+		p.runMax, p.maxKnown = -1, true
+		if ok {
+			p.runMax = max
+		}
+	}
+	if ts <= p.runMax {
+		return false, nil
+	}
+	p.runMax = ts
+	return true, nil
+}
+
+// expose makes a written batch of an async topic visible.
+func (p *Partition) expose(e *index.Entry) {
+	p.mu.Lock()
+	p.raise(e)
+	p.mu.Unlock()
+}
+
+// keptTail is how many settled entries stay in memory for consumers that read the newest records.
+const keptTail = 16
+
+// settle notes that the index has the entry, and makes it visible if it isn't yet.
+func (p *Partition) settle(q *queued) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.localBytes += int64(q.entry.Length)
+	p.settled++
+	if p.settled > 2*keptTail {
+		cut := p.settled - keptTail
+		n := copy(p.tail, p.tail[cut:])
+		clear(p.tail[n:])
+		p.tail, p.settled = p.tail[:n], keptTail
+	}
+	if q.entry.Last >= p.durable {
+		p.raise(&q.entry)
+	}
+}
+
+// raise moves the durable offset behind the entry and wakes the waiters. The caller holds p.mu.
+func (p *Partition) raise(e *index.Entry) {
+	p.durable = e.Last + 1
+	if p.pending == 0 {
+		p.pendingSince = e.AppendTime
+		p.set.notePending(p)
+	}
+	p.pending += int64(e.Length)
+	if p.pending >= p.rollBytes() {
+		p.set.kickRoll(p)
+	}
+	p.wake()
+}
+
+// rollBytes is the size at which the partition is rolled.
+func (p *Partition) rollBytes() int64 {
+	return max(p.cfg.Load().SegmentBytes, 1)
+}

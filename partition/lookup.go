@@ -1,0 +1,198 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierbroker/tierbroker/batch"
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/tier"
+)
+
+var notFound = TimeResult{Offset: -1, Timestamp: -1, Epoch: -1}
+
+// OffsetForTime finds the first record, in offset order, with a timestamp at or after ts (ms) between the start and
+// the durable offset, wherever it is stored.
+func (p *Partition) OffsetForTime(ctx context.Context, ts int64) (TimeResult, error) {
+	for try := 0; ; try++ {
+		r, err := p.offsetForTime(ctx, ts)
+		if !errors.Is(err, errLookAgain) || try == maxReadTries {
+			return r, err
+		}
+	}
+}
+
+// errLookAgain: the place of the data has changed during a lookup (the head moved, or reclaim was faster).
+var errLookAgain = fmt.Errorf("%w: the data has moved meanwhile", ErrUnavailable)
+
+func (p *Partition) offsetForTime(ctx context.Context, ts int64) (TimeResult, error) {
+	o, err := p.readable()
+	if err != nil {
+		return notFound, err
+	}
+	from := o.Start
+	if from < o.LocalStart && from < o.Tiered {
+		h, err := p.head(ctx)
+		if err != nil {
+			return notFound, err
+		}
+		if h != nil {
+			offset, t, epoch, ok, err := p.set.o.Archive.FindTime(ctx, h, ts, from)
+			if err != nil {
+				return notFound, p.archiveError(ctx, h, err)
+			}
+			if ok {
+				return TimeResult{offset, t, epoch, true}, nil
+			}
+			from = max(from, h.End)
+		}
+	}
+	return p.localTime(ts, from, o.Durable)
+}
+
+func (p *Partition) readable() (Offsets, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.offsets(), p.admit(-1)
+}
+
+func (p *Partition) archiveError(ctx context.Context, h *tier.Head, err error) error {
+	if !errors.Is(err, tier.ErrGone) {
+		return bucketError(err)
+	}
+	if err := p.reloadHead(ctx, h); err != nil {
+		return err
+	}
+	return errLookAgain
+}
+
+// localTime searches the local log in [from, end).
+func (p *Partition) localTime(ts, from, end int64) (TimeResult, error) {
+	for from < end {
+		e, ok, err := p.localCandidate(ts, from)
+		if err != nil {
+			return notFound, err
+		}
+		if !ok || e.Base >= end {
+			return notFound, nil
+		}
+		var r TimeResult
+		err = p.withBatch(&e, func(b []byte) error {
+			var err error
+			r.Offset, r.Timestamp, r.Found, err = batch.FirstAtOrAfter(b, ts, from)
+			return err
+		})
+		if err != nil {
+			return notFound, err
+		}
+		if r.Found {
+			r.Epoch = e.Epoch
+			return r, nil
+		}
+		from = e.Last + 1 // the batch reaches ts only in records that are below from
+	}
+	return notFound, nil
+}
+
+// localCandidate returns the first entry at or behind from whose maximum timestamp reaches ts: the index knows the
+// older ones, the memory tail the newest.
+func (p *Partition) localCandidate(ts, from int64) (index.Entry, bool, error) {
+	e, ok, err := p.set.index.FindTime(p.id, ts, from)
+	if err != nil {
+		return e, false, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.tail {
+		t := &p.tail[i]
+		if ok && e.Base <= t.Base {
+			break
+		}
+		if t.Last >= from && t.MaxTimestamp >= ts {
+			return *t, true, nil
+		}
+	}
+	return e, ok, nil
+}
+
+// withBatch reads one local batch into memory of its own and hands it to fn.
+func (p *Partition) withBatch(e *index.Entry, fn func(b []byte) error) error {
+	ref, ok := p.set.log.Acquire(e.Position)
+	if !ok {
+		return errLookAgain
+	}
+	defer ref.Release()
+	s := rollSource{log: p.set.log}
+	b, err := s.read(ref, e)
+	if err != nil {
+		return err
+	}
+	if err := fn(b); err != nil {
+		return fmt.Errorf("%w: batch at offset %d: %w", ErrCorrupt, e.Base, err)
+	}
+	return nil
+}
+
+// MaxTimestamp finds the first record that carries the largest timestamp of the partition (ListOffsets -3, KIP-734).
+func (p *Partition) MaxTimestamp(ctx context.Context) (TimeResult, error) {
+	for try := 0; ; try++ {
+		r, err := p.maxTimestamp(ctx)
+		if !errors.Is(err, errLookAgain) || try == maxReadTries {
+			return r, err
+		}
+	}
+}
+
+func (p *Partition) maxTimestamp(ctx context.Context) (TimeResult, error) {
+	o, err := p.readable()
+	if err != nil || o.Start >= o.Durable {
+		return notFound, err
+	}
+	best, from := notFound, o.Start
+	if from < o.LocalStart && from < o.Tiered {
+		h, err := p.head(ctx)
+		if err != nil {
+			return notFound, err
+		}
+		if h != nil {
+			offset, ts, epoch, ok, err := p.set.o.Archive.MaxTimestamp(ctx, h)
+			if err != nil {
+				return notFound, p.archiveError(ctx, h, err)
+			}
+			if ok {
+				best = TimeResult{offset, ts, epoch, true}
+			}
+			from = max(from, h.End)
+		}
+	}
+	return p.localMax(best, from, o.Durable)
+}
+
+// localMax improves best with the local records in [from, end).
+func (p *Partition) localMax(best TimeResult, from, end int64) (TimeResult, error) {
+	var failed error
+	err := p.scanLocal(from, end, func(e *index.Entry) bool {
+		if best.Found && e.MaxTimestamp <= best.Timestamp {
+			return true
+		}
+		failed = p.withBatch(e, func(b []byte) error { return maxIn(b, e, from, &best) })
+		return failed == nil
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return notFound, err
+	}
+	return best, nil
+}
+
+func maxIn(b []byte, e *index.Entry, from int64, best *TimeResult) error {
+	return batch.Iterate(b, func(r *batch.Record) bool {
+		if r.Offset >= from && (!best.Found || r.Timestamp > best.Timestamp) {
+			*best = TimeResult{r.Offset, r.Timestamp, e.Epoch, true}
+		}
+		return true
+	})
+}

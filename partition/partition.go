@@ -1,0 +1,236 @@
+package partition
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/index"
+)
+
+// Partition is one offset space over hot and cold. It starts no goroutine: its Set runs the loops. All methods are
+// safe for concurrent use; mu is never held over I/O.
+type Partition struct {
+	set   *Set
+	id    frame.PartitionID
+	topic string
+	cfg   atomic.Pointer[cluster.TopicConfig]
+
+	// swap is held (as a semaphore, so that waiting has a deadline) by whoever changes the head: roll, DeleteRecords,
+	// retention, merge, claim, deletion. Only its holder touches the bucket for this partition's head.
+	swap chan struct{}
+
+	mu      sync.Mutex
+	state   State
+	reason  string
+	epoch   int32
+	start   int64
+	local   int64 // first offset with a local copy
+	tiered  int64
+	durable int64
+	next    int64
+	ceiling int64
+	epochs  []EpochStart
+	watches []*watch
+
+	headVersion int64 // of the newest head seen; 0 while there is none
+	headOwned   bool  // the head names this incarnation and epoch as its owner
+	headKnown   bool  // the cached head, or its absence, is the truth
+	extents     int
+	archived    int64 // bytes in the bucket
+
+	// tail holds the newest entries in offset order: those that the index doesn't have yet, and a few that it has.
+	tail    []index.Entry
+	settled int // leading entries of tail that the index has
+
+	producersLoaded bool
+	live, committed producers
+
+	pending      int64 // durable bytes at or above tiered
+	pendingSince int64
+	localBytes   int64
+	wantCeiling  int64
+	rollForced   bool
+	queuedRoll   bool
+	retryAt      int64 // ms: no roll before, after a failed one
+	hole         gap   // offsets that recovery found damaged locally
+	jump         bool  // records that somebody saw may be lost: the next offset must be the ceiling
+
+	metaDirty bool // under set.dirtyMu
+	headDirty []byte
+
+	// runMax and maxKnown belong to the commit loop.
+	runMax   int64
+	maxKnown bool
+
+	reported   bool       // an unknown topic was reported
+	maintained maintained // belongs to the maintenance loop
+}
+
+// gap is a range of offsets [from, to); empty when from >= to.
+type gap struct{ from, to int64 }
+
+func (g gap) empty() bool { return g.from >= g.to }
+
+// firstCeiling is the offset below which a partition without a head may assign (design, section 9).
+const firstCeiling = 1 << 20
+
+func newPartition(s *Set, id frame.PartitionID, topic string) *Partition {
+	p := &Partition{set: s, id: id, topic: topic, swap: make(chan struct{}, 1), ceiling: firstCeiling, state: Closed}
+	cfg := s.defaultConfig
+	p.cfg.Store(&cfg)
+	return p
+}
+
+// ID returns the topic id and partition number.
+func (p *Partition) ID() frame.PartitionID { return p.id }
+
+// Topic returns the topic's name.
+func (p *Partition) Topic() string { return p.topic }
+
+// Config returns the topic's settings as of now.
+func (p *Partition) Config() *cluster.TopicConfig { return p.cfg.Load() }
+
+// serving says whether reads are answered. The caller holds p.mu.
+func (p *Partition) serving() bool { return p.state == Writing || p.state == Draining }
+
+// State returns the partition's state on this broker.
+func (p *Partition) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// Offsets returns a consistent view of the partition's offsets. It works in every state.
+func (p *Partition) Offsets() Offsets {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.offsets()
+}
+
+func (p *Partition) offsets() Offsets {
+	return Offsets{Start: p.start, LocalStart: max(p.local, p.start), Tiered: p.tiered, Durable: p.durable, End: p.next, Epoch: p.epoch}
+}
+
+// CheckEpoch compares a client's leader epoch with the partition's: ErrFencedEpoch, ErrUnknownEpoch, or nil; -1
+// matches everything. ErrNotOwner when the partition isn't served here.
+func (p *Partition) CheckEpoch(epoch int32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.admit(epoch)
+}
+
+// admit checks that reads are served under the given epoch. The caller holds p.mu.
+func (p *Partition) admit(epoch int32) error {
+	if !p.serving() {
+		return fmt.Errorf("%w: %s-%d is %s", ErrNotOwner, p.topic, p.id.Partition, p.state)
+	}
+	if epoch >= 0 && epoch < p.epoch {
+		return ErrFencedEpoch
+	}
+	if epoch > p.epoch {
+		return ErrUnknownEpoch
+	}
+	return nil
+}
+
+// Locate says where a read at offset would be served from, without reading anything.
+func (p *Partition) Locate(offset int64) Place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case offset < p.start || offset > p.durable:
+		return OutOfRange
+	case offset == p.durable:
+		return Tail
+	case offset < p.local:
+		return Cold
+	}
+	return Hot
+}
+
+// EpochEnd answers OffsetForLeaderEpoch (KIP-101, KIP-279): the largest epoch at or below the given one that has
+// records, and the offset where it ends; (-1, -1) when there is none. The newest epoch ends at the durable offset.
+func (p *Partition) EpochEnd(epoch int32) (int32, int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if epoch == p.epoch {
+		return epoch, p.durable
+	}
+	if epoch > p.epoch {
+		return -1, -1
+	}
+	for i := len(p.epochs) - 1; i >= 0; i-- {
+		if p.epochs[i].Epoch > epoch {
+			continue
+		}
+		if i+1 < len(p.epochs) {
+			return p.epochs[i].Epoch, p.epochs[i+1].Start
+		}
+		return p.epochs[i].Epoch, p.durable
+	}
+	// Older than everything known: Kafka answers with the epoch asked for and the start of the first known one.
+	if len(p.epochs) > 0 {
+		return epoch, p.epochs[0].Start
+	}
+	return -1, -1
+}
+
+// epochAt returns the leader epoch of the record at offset. The caller holds p.mu.
+func (p *Partition) epochAt(offset int64) int32 {
+	for i := len(p.epochs) - 1; i >= 0; i-- {
+		if p.epochs[i].Start <= offset {
+			return p.epochs[i].Epoch
+		}
+	}
+	return -1
+}
+
+// EpochAt returns the leader epoch of the record at offset, -1 when it isn't known.
+func (p *Partition) EpochAt(offset int64) int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epochAt(offset)
+}
+
+// Producers lists the idempotent producers that the partition remembers.
+func (p *Partition) Producers() ([]ProducerInfo, error) {
+	if err := p.loadProducers(); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]ProducerInfo, 0, len(p.live))
+	for id, s := range p.live {
+		i := ProducerInfo{ID: id, Epoch: s.epoch, LastSequence: -1, LastSeen: s.seen}
+		if b := s.newest(); b != nil {
+			i.LastSequence = b.lastSeq
+		}
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+// Stats describes the partition.
+func (p *Partition) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{
+		ID: p.id, Topic: p.topic, State: p.state, Reason: p.reason, Offsets: p.offsets(), HeadVersion: p.headVersion,
+		PendingBytes: p.pending, PendingSince: p.pendingSince, LocalBytes: p.localBytes, Extents: p.extents, ArchiveBytes: p.archived,
+	}
+}
+
+// fail moves the partition to Failed with a reason that an operator can act on.
+func (p *Partition) fail(reason string, err error) {
+	p.mu.Lock()
+	p.state, p.reason = Failed, reason
+	if err != nil {
+		p.reason += ": " + err.Error()
+	}
+	p.wake()
+	p.mu.Unlock()
+	p.set.event(Error, p, "partition failed: "+reason, err)
+}

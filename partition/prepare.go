@@ -1,0 +1,192 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/tier"
+)
+
+// firstEpoch is the epoch of a partition that was never started before: no head can exist.
+const firstEpoch = 0
+
+// prepare is the Recovering state: it reconciles local data with the head, so that the partition may enter Writing
+// under the given epoch. It returns an error when it must be tried again (the bucket doesn't answer); a partition
+// whose data is damaged is Failed afterwards and the error is nil.
+func (p *Partition) prepare(ctx context.Context, epoch int32) error {
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	p.mu.Lock()
+	known := p.headKnown && p.hole.empty() && p.local <= max(p.tiered, p.start)
+	fresh := epoch == firstEpoch && p.next == 0
+	p.mu.Unlock()
+	if !known && !fresh {
+		if err := p.refreshHead(ctx); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.epoch, p.headOwned, p.headKnown = epoch, false, true
+	reason := p.reconcileLocal()
+	jump := p.jump && p.next > p.start
+	p.jump = jump
+	p.mu.Unlock()
+	if reason != "" {
+		p.fail(reason, ErrCorrupt)
+		return nil
+	}
+	if err := p.recount(); err != nil {
+		return err
+	}
+	if jump {
+		if err := p.jumpToCeiling(ctx); err != nil {
+			return fmt.Errorf("void the offsets that the reboot may have lost: %w", err)
+		}
+	}
+	p.set.markDirty(p)
+	return nil
+}
+
+// refreshHead loads the head from the bucket. The caller holds swap.
+func (p *Partition) refreshHead(ctx context.Context) error {
+	h, err := p.set.o.Archive.Load(ctx, p.id)
+	if errors.Is(err, tier.ErrNoHead) {
+		p.mu.Lock()
+		p.headVersion, p.headKnown = 0, true
+		p.mu.Unlock()
+		return nil
+	}
+	if err != nil {
+		return bucketError(err)
+	}
+	p.install(h)
+	return p.adoptProducers(h)
+}
+
+// adoptProducers takes over those producers of the head's snapshot that local data doesn't know: after the loss of
+// the index, or of the disk, retries of records in the bucket are still recognised.
+func (p *Partition) adoptProducers(h *tier.Head) error {
+	if len(h.Producers) == 0 {
+		return nil
+	}
+	snapshot, err := decodeSnapshot(h.Producers)
+	if err != nil {
+		p.set.event(Warn, p, "the head's producer snapshot is unreadable; retries of old batches may be stored twice", err)
+		return nil
+	}
+	if err := p.loadProducers(); err != nil {
+		return err
+	}
+	return p.set.update(func(b *index.Batch) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for pid, s := range snapshot {
+			if p.committed[pid] != nil {
+				continue
+			}
+			live := *s
+			p.committed[pid], p.live[pid] = s, &live
+			b.PutProducer(p.id, pid, s.encode(nil))
+		}
+		return nil
+	})
+}
+
+// reconcileLocal compares what is local with what the head covers. It returns why the partition can't be served, ""
+// if it can. The caller holds p.mu.
+func (p *Partition) reconcileLocal() string {
+	if p.next <= p.tiered {
+		// Nothing is pending here; offsets go on where the archive ends.
+		p.next = p.tiered
+		if p.local > p.next {
+			p.local = p.next
+		}
+	}
+	if p.next < p.start {
+		p.next = p.start
+	}
+	p.durable = p.next
+	if !p.hole.empty() && p.hole.to > max(p.tiered, p.start) {
+		return fmt.Sprintf("offsets %d to %d are damaged in the local log and not in the bucket", max(p.hole.from, p.tiered), p.hole.to-1)
+	}
+	p.hole = gap{}
+	if p.local > p.tiered && p.local > p.start {
+		return fmt.Sprintf("offsets %d to %d are neither in the local log nor in the bucket", max(p.tiered, p.start), p.local-1)
+	}
+	return ""
+}
+
+// recount counts the bytes that wait for a roll: the entries at or above the tiered offset.
+func (p *Partition) recount() error {
+	p.mu.Lock()
+	from, end := p.tiered, p.durable
+	p.mu.Unlock()
+	var pending, since int64
+	err := p.set.index.Scan(p.id, from, func(e index.Entry) bool {
+		if e.Base >= end {
+			return false
+		}
+		if pending == 0 {
+			since = e.AppendTime
+		}
+		pending += int64(e.Length)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.pending, p.pendingSince = pending, since
+	p.mu.Unlock()
+	if pending > 0 {
+		p.set.notePending(p)
+	}
+	return nil
+}
+
+// loadProducers brings the producer table into memory before its first use.
+func (p *Partition) loadProducers() error {
+	p.mu.Lock()
+	loaded := p.producersLoaded
+	p.mu.Unlock()
+	if loaded {
+		return nil
+	}
+	t := producers{}
+	var bad error
+	err := p.set.index.Producers(p.id, func(pid int64, val []byte) bool {
+		s, _, err := decodeProducer(val)
+		if err != nil {
+			bad = fmt.Errorf("producer %d of %s: %w", pid, p.id, err)
+			return false
+		}
+		t[pid] = s
+		return true
+	})
+	if err := errors.Join(err, bad); err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.producersLoaded {
+		return nil
+	}
+	p.committed, p.live, p.producersLoaded = t, t.clone(), true
+	return nil
+}
+
+// lockSwap waits for the right to change the head.
+func (p *Partition) lockSwap(ctx context.Context) error {
+	select {
+	case p.swap <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *Partition) unlockSwap() { <-p.swap }

@@ -1,0 +1,273 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/segment"
+)
+
+func (s *Set) kickReclaim() {
+	select {
+	case s.reclaims <- struct{}{}:
+	default:
+	}
+}
+
+// reclaimLoop gives log files back, oldest first. It also retries what waits for a healthy disk.
+func (s *Set) reclaimLoop() {
+	t := time.NewTicker(s.o.RollInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.reclaims:
+		case <-t.C:
+		}
+		s.tryReopen()
+		for s.ctx.Err() == nil {
+			dropped, err := s.reclaimOldest(s.o.Now())
+			if err != nil && s.ctx.Err() == nil {
+				s.event(Error, nil, "reclaim of the oldest log file failed", err)
+			}
+			if err != nil || !dropped {
+				break
+			}
+		}
+	}
+}
+
+// user is one partition with records in the file under review.
+type user struct {
+	id   frame.PartitionID
+	p    *Partition // nil when nobody knows the partition
+	last int64      // its last offset in the file
+}
+
+// reclaimOldest is called by one at a time; see reclaimFile.
+func (s *Set) reclaimOldest(now int64) (bool, error) {
+	select {
+	case s.reclaiming <- struct{}{}:
+		defer func() { <-s.reclaiming }()
+		return s.reclaimFile(now)
+	case <-s.ctx.Done():
+		return false, ErrClosing
+	}
+}
+
+// reclaimFile drops the oldest file if every partition in it is tiered past it, what the index knows of that is on
+// disk, and local retention has passed or the budget asks for it.
+func (s *Set) reclaimFile(now int64) (bool, error) {
+	files, img := s.log.Files(), s.image.Load()
+	if len(files) == 0 || img == nil {
+		return false, nil // who owns what isn't known yet
+	}
+	f := files[0]
+	s.pressure.oldest.Store(f.Base)
+	s.measure(s.log.Watermarks().Written)
+	if f.Active || s.progress.committedTo() < f.End {
+		return false, nil
+	}
+	users, err := s.usersOf(f)
+	if err != nil {
+		return false, err
+	}
+	tight := float64(s.pressure.used.Load()) > reclaimShare*float64(s.o.DiskBudget)
+	if !tight && !s.retentionPassed(users, now) {
+		return false, nil
+	}
+	if waiting := s.pinned(img, users); waiting {
+		return false, nil
+	}
+	return true, s.drop(f, users)
+}
+
+func (s *Set) usersOf(f segment.FileInfo) ([]user, error) {
+	var users []user
+	err := s.index.FileUse(f.Base, func(id frame.PartitionID, last int64) bool {
+		users = append(users, user{id: id, p: s.Get(id), last: last})
+		return true
+	})
+	return users, err
+}
+
+// retentionPassed says whether no partition wants to keep its local copy of the file.
+func (s *Set) retentionPassed(users []user, now int64) bool {
+	for _, u := range users {
+		if u.p != nil && u.p.wantsLocal(u.last, now) {
+			return false
+		}
+	}
+	return true
+}
+
+// wantsLocal says whether local retention still holds the records up to last.
+func (p *Partition) wantsLocal(last, now int64) bool {
+	p.mu.Lock()
+	gone := last < p.start || last < p.local || p.state == Closed
+	size := p.localBytes
+	p.mu.Unlock()
+	if gone {
+		return false
+	}
+	cfg := p.cfg.Load()
+	ms, bytes := cfg.LocalRetentionMs, cfg.LocalRetentionBytes
+	if ms == -2 {
+		ms = cfg.RetentionMs
+	}
+	if bytes == -2 {
+		bytes = cfg.RetentionBytes
+	}
+	if bytes >= 0 && size > bytes {
+		return false
+	}
+	if ms < 0 {
+		return true
+	}
+	e, ok, err := p.set.index.Find(p.id, last)
+	return err != nil || ok && e.Base <= last && e.AppendTime+ms > now
+}
+
+// pinned finds the partitions that keep the file from being dropped and has them rolled. What can't be rolled is
+// copied to a quarantine file, so that one partition never fills the disk.
+func (s *Set) pinned(img *cluster.Image, users []user) bool {
+	waiting := false
+	for _, u := range users {
+		if u.p == nil {
+			continue // unknown: moved to quarantine by drop
+		}
+		u.p.mu.Lock()
+		covered := u.last < u.p.tiered || u.last < u.p.start
+		if !covered && u.p.serving() {
+			u.p.rollForced = true
+			if s.o.Now() >= u.p.retryAt {
+				s.kickRoll(u.p)
+			}
+			s.notePending(u.p)
+		}
+		orphan := u.p.state == Closed && img.TopicByID(u.id.Topic) == nil
+		waiting = waiting || !covered && u.p.state != Failed && !orphan
+		u.p.mu.Unlock()
+	}
+	return waiting
+}
+
+// drop removes a file: first quarantine, then the index (flushed), then the file. A crash in between repeats steps
+// and loses nothing.
+func (s *Set) drop(f segment.FileInfo, users []user) error {
+	for _, u := range users {
+		if err := s.quarantine(f, u); err != nil {
+			return fmt.Errorf("quarantine %s: %w", u.id, err)
+		}
+	}
+	freed := map[*Partition]int64{}
+	for _, u := range users {
+		if u.p == nil {
+			continue
+		}
+		if err := s.index.Scan(u.id, 0, func(e index.Entry) bool {
+			if e.Last > u.last {
+				return false
+			}
+			freed[u.p] += int64(e.Length)
+			return true
+		}); err != nil {
+			return err
+		}
+		u.p.moveLocal(u.last + 1)
+	}
+	err := s.update(func(b *index.Batch) error {
+		for _, u := range users {
+			b.DeleteEntriesBelow(u.id, u.last+1)
+		}
+		b.DropFileUse(f.Base)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// The cached heads and the entries' removal must be on disk before the file is gone.
+	if err := s.index.Flush(); err != nil {
+		return err
+	}
+	for p, n := range freed {
+		p.mu.Lock()
+		p.localBytes = max(0, p.localBytes-n)
+		p.mu.Unlock()
+	}
+	if err := s.log.Drop(f.Base); err != nil {
+		return err
+	}
+	if files := s.log.Files(); len(files) > 0 {
+		s.pressure.oldest.Store(files[0].Base)
+		s.measure(s.log.Watermarks().Written)
+	}
+	return nil
+}
+
+// moveLocal raises the first local offset; reads below it go to the bucket from now on.
+func (p *Partition) moveLocal(to int64) {
+	p.mu.Lock()
+	p.local = max(p.local, to)
+	n := 0
+	for n < p.settled && p.tail[n].Last < p.local {
+		n++
+	}
+	p.tail = append(p.tail[:0:0], p.tail[n:]...)
+	p.settled -= n
+	p.mu.Unlock()
+	p.set.markDirty(p)
+}
+
+// quarantine keeps the records of a partition that the bucket doesn't cover and that nobody can roll.
+func (s *Set) quarantine(f segment.FileInfo, u user) error {
+	from := int64(0)
+	if u.p != nil {
+		u.p.mu.Lock()
+		from = max(u.p.tiered, u.p.start)
+		u.p.mu.Unlock()
+		if u.last < from {
+			return nil
+		}
+	}
+	if img := s.image.Load(); img != nil && u.p == nil && img.DeletedTopic(u.id.Topic) != nil {
+		return nil
+	}
+	n, err := s.log.Quarantine(f.Base, u.id, from)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		s.event(Error, u.p, fmt.Sprintf("%d frames of %s that the bucket lacks were moved to a quarantine file, since they kept a log file from being freed", n, u.id), nil)
+	}
+	return nil
+}
+
+// Evict drops the local copies that the bucket covers: reads below the tiered offset go to the bucket from now on.
+// Space is freed as soon as no other partition needs the same log files.
+func (p *Partition) Evict(ctx context.Context) error {
+	p.mu.Lock()
+	to, err := p.tiered, p.admit(-1)
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	p.moveLocal(to)
+	if err := p.set.update(func(b *index.Batch) error { b.DeleteEntriesBelow(p.id, to); return nil }); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.localBytes = p.pending
+	p.mu.Unlock()
+	p.set.kickReclaim()
+	return nil
+}

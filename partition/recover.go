@@ -1,0 +1,259 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tierbroker/tierbroker/batch"
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/segment"
+)
+
+// recovery replays what the log holds behind the index's checkpoint into the index, in pieces, each with its own
+// checkpoint, so that an interrupted recovery goes on where it was.
+type recovery struct {
+	s        *Set
+	b        *index.Batch
+	n        int
+	end      uint64
+	touched  map[producerKey]struct{}
+	files    map[fileKey]int64
+	epochAt  map[frame.PartitionID]int64 // offset announced by the last epoch-start frame
+	replayed map[*Partition]bool
+}
+
+// recoveryPiece is how many frames one index batch covers.
+const recoveryPiece = 4096
+
+// recover opens the log. On return every partition's offsets are right as far as local data tells; prepare adds what
+// the head knows.
+func (s *Set) recover() error {
+	from, extra, ok, err := s.index.Checkpoint()
+	if err != nil {
+		return err
+	}
+	if err := s.loadPartitions(); err != nil {
+		return err
+	}
+	r := &recovery{s: s, b: s.index.NewBatch(), end: from, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
+		epochAt: map[frame.PartitionID]int64{}, replayed: map[*Partition]bool{}}
+	log, found, err := segment.Open(s.o.Log, from, r.visit)
+	if err != nil {
+		r.b.Close()
+		return fmt.Errorf("recover commit log: %w", err)
+	}
+	s.log = log
+	if err := r.finish(max(found.End, from)); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	s.committedTo, s.exposedTo = r.end, r.end
+	s.progress = newProgress(r.end, log.Watermarks().Generation)
+	s.recovered = Recovery{Frames: r.n, From: max(from, found.Start), To: found.End, Torn: found.Torn, Corrupt: found.Corrupt,
+		Rebuilt: !ok && found.End > found.Start, Rebooted: s.rebooted(extra, ok, found), Partitions: len(s.parts)}
+	for _, c := range found.Corrupt {
+		s.event(Error, s.parts[c.ID], fmt.Sprintf("commit log is damaged at position %d of %s: %s", c.Position, c.File, c.Reason), ErrCorrupt)
+	}
+	s.settleRecovered()
+	// From here until a clean Close the checkpoint says that the log is open on this boot.
+	return errors.Join(s.commitBatch(nil), s.index.Flush())
+}
+
+// loadPartitions reads what the index remembers; the newest entry of each partition tells where its offsets go on.
+func (s *Set) loadPartitions() error {
+	var bad error
+	err := s.index.Partitions(func(id frame.PartitionID, b []byte) bool {
+		bad = s.loadMeta(id, b)
+		return bad == nil
+	})
+	if err := errors.Join(err, bad); err != nil {
+		return err
+	}
+	for id, p := range s.parts {
+		last, ok, err := s.index.Last(id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			p.local = p.next
+			continue
+		}
+		first, _, err := s.index.First(id)
+		if err != nil {
+			return err
+		}
+		p.next, p.local = max(p.next, last.Last+1), first.Base
+	}
+	return nil
+}
+
+// visit is called for every valid frame behind the checkpoint, in log order.
+func (r *recovery) visit(f segment.Frame) error {
+	r.n++
+	r.end = f.Position + uint64(segment.FrameLen(f.EncodedLen(), len(f.Payload)))
+	switch f.Type {
+	case frame.Data:
+		if err := r.data(&f); err != nil {
+			return err
+		}
+	case frame.EpochStart:
+		p := r.s.ensure(f.ID, string(f.Payload))
+		p.topic = string(f.Payload)
+		r.epochAt[f.ID] = f.BaseOffset
+	case frame.Truncate:
+		if err := r.truncate(&f); err != nil {
+			return err
+		}
+	case frame.DropPartition:
+		r.b.DropPartition(f.ID)
+		if p := r.s.Get(f.ID); p != nil {
+			delete(r.replayed, p)
+			r.s.forget(p)
+		}
+	}
+	if r.n%recoveryPiece == 0 {
+		return r.commit()
+	}
+	return nil
+}
+
+func (r *recovery) data(f *segment.Frame) error {
+	h, err := batch.ParseHeader(f.Payload)
+	if err != nil {
+		return fmt.Errorf("frame at %d: %w", f.Position, err)
+	}
+	p := r.s.ensure(f.ID, "")
+	base, last := f.BaseOffset, f.BaseOffset+int64(f.RecordCount)-1
+	if base < p.next && r.knows(p) {
+		r.s.event(Error, p, fmt.Sprintf("frame at log position %d repeats offset %d (next is %d) and is left out", f.Position, base, p.next), ErrCorrupt)
+		return nil
+	}
+	if at, ok := r.epochAt[f.ID]; base > p.next && r.knows(p) && (!ok || at != base) {
+		// Offsets are missing here: damaged frames. The bucket may have them; prepare decides.
+		if p.hole.empty() {
+			p.hole = gap{p.next, base}
+		} else {
+			p.hole.to = base
+		}
+	} else if !r.knows(p) {
+		p.local = base
+	}
+	delete(r.epochAt, f.ID)
+	r.replayed[p] = true
+	if n := len(p.epochs); n == 0 || p.epochs[n-1].Epoch < f.Epoch {
+		p.epochs = append(p.epochs, EpochStart{Epoch: f.Epoch, Start: base})
+	}
+	p.epoch = max(p.epoch, f.Epoch)
+	e := index.Entry{Base: base, Last: last, Position: f.Position, HeaderLen: uint16(f.EncodedLen()), Length: uint32(len(f.Payload)),
+		MaxTimestamp: h.MaxTimestamp, Epoch: f.Epoch, Records: f.RecordCount, AppendTime: f.AppendTime}
+	newMax, err := p.raisesMax(e.MaxTimestamp)
+	if err != nil {
+		return err
+	}
+	p.next = last + 1
+	r.files[fileKey{f.File, f.ID}] = last
+	if h.HasProducer() {
+		if err := r.producer(p, f, &h, last); err != nil {
+			return err
+		}
+	}
+	r.b.PutEntry(f.ID, e, newMax)
+	return nil
+}
+
+// knows says whether the partition's next offset is known, so that a frame can be held against it.
+func (r *recovery) knows(p *Partition) bool { return p.next > 0 || r.replayed[p] || p.headKnown }
+
+func (r *recovery) producer(p *Partition, f *segment.Frame, h *batch.Header, last int64) error {
+	if err := p.loadProducers(); err != nil {
+		return err
+	}
+	d := produced{id: h.ProducerID, epoch: h.ProducerEpoch, seen: f.AppendTime, batch: producedBatch{
+		firstSeq: h.FirstSequence, lastSeq: h.LastSequence(), base: f.BaseOffset, last: last}}
+	p.live.apply(d)
+	p.committed.apply(d)
+	r.touched[producerKey{p, h.ProducerID}] = struct{}{}
+	return nil
+}
+
+func (r *recovery) truncate(f *segment.Frame) error {
+	end, err := frame.TruncateEnd(f.Payload)
+	if err != nil {
+		return fmt.Errorf("frame at %d: %w", f.Position, err)
+	}
+	p := r.s.ensure(f.ID, "")
+	p.next = min(p.next, end)
+	p.trimEpochs(end)
+	r.b.DeleteEntriesFrom(f.ID, end)
+	// Later entries must get time keys above what is left, not above what is gone.
+	ts, ok, err := r.b.RunningMax(f.ID)
+	if err != nil {
+		return err
+	}
+	p.runMax, p.maxKnown = -1, true
+	if ok {
+		p.runMax = ts
+	}
+	return nil
+}
+
+// trimEpochs forgets the epochs that begin at or above end.
+func (p *Partition) trimEpochs(end int64) {
+	n := len(p.epochs)
+	for n > 0 && p.epochs[n-1].Start >= end {
+		n--
+	}
+	p.epochs = p.epochs[:n]
+}
+
+func (r *recovery) commit() error {
+	for k := range r.touched {
+		r.b.PutProducer(k.p.id, k.id, k.p.committed[k.id].encode(nil))
+	}
+	for k, last := range r.files {
+		r.b.PutFileUse(k.file, k.id, last)
+	}
+	for p := range r.replayed {
+		p.durable = p.next
+		m, _ := p.encodeMeta()
+		r.b.PutMeta(p.id, m)
+	}
+	clear(r.touched)
+	clear(r.files)
+	r.b.SetCheckpoint(r.end, r.s.checkpointExtra(false))
+	if err := r.b.Commit(); err != nil {
+		return err
+	}
+	r.b.Close()
+	r.b = r.s.index.NewBatch()
+	return nil
+}
+
+func (r *recovery) finish(end uint64) error {
+	r.end = max(r.end, end)
+	err := r.commit()
+	r.b.Close()
+	return err
+}
+
+// settleRecovered ends the replay: everything local is durable.
+func (s *Set) settleRecovered() {
+	for _, p := range s.parts {
+		p.durable = p.next
+		p.headKnown = p.headKnown && !s.recovered.Rebuilt
+		if s.recovered.Rebooted && p.cfg.Load().Durability == cluster.Async {
+			p.jump = true
+		}
+	}
+}
+
+// rebooted says whether records that were only in the page cache may be gone: the machine has restarted since the
+// log was last open, and nobody closed the log before that.
+func (s *Set) rebooted(extra []byte, ok bool, found segment.Recovered) bool {
+	var x checkpointExtra
+	if !ok || decodeExtra(extra, &x) != nil {
+		return found.End > found.Start // unknown: assume the worst when there is data
+	}
+	return !x.Clean && x.Boot != s.o.BootID
+}

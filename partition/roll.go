@@ -1,0 +1,340 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/tier"
+)
+
+// objectsPerSwap is how many data objects one head swap commits at most: a backlog costs few swaps, and a failure
+// repeats little.
+const objectsPerSwap = 4
+
+// minObjectBytes keeps a tiny segment.bytes from making an object of every batch.
+const minObjectBytes = 1 << 10
+
+// Roll brings everything that is durable now into the bucket and returns when the head covers it.
+func (p *Partition) Roll(ctx context.Context) error {
+	p.mu.Lock()
+	target := p.durable
+	err := p.admit(-1)
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	return p.rollTo(ctx, target)
+}
+
+// rollTo rolls until the tiered offset has reached target. The caller holds swap.
+func (p *Partition) rollTo(ctx context.Context, target int64) error {
+	for {
+		p.mu.Lock()
+		tiered := p.tiered
+		p.mu.Unlock()
+		if tiered >= target {
+			return nil
+		}
+		if err := p.rollOnce(ctx, target); err != nil {
+			return err
+		}
+	}
+}
+
+// rollOnce uploads up to objectsPerSwap objects and commits them with one swap. A crash in between leaves orphans
+// (swept later), never a hole. The caller holds swap.
+func (p *Partition) rollOnce(ctx context.Context, target int64) error {
+	h, err := p.claimed(ctx)
+	if err != nil {
+		return err
+	}
+	exts, bytes, err := p.upload(ctx, h, target)
+	if err != nil {
+		return err
+	}
+	if len(exts) == 0 {
+		return fmt.Errorf("%w: offsets from %d of %s-%d should be in the local log and are not", ErrCorrupt, h.End, p.topic, p.id.Partition)
+	}
+	return p.commitRoll(ctx, h, exts, bytes)
+}
+
+// upload puts the objects that follow the head's end into the bucket. Records deleted before they were rolled become
+// a void extent.
+func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64) (exts []tier.Extent, bytes int64, err error) {
+	from := h.End
+	p.mu.Lock()
+	start, local := p.start, p.local
+	p.mu.Unlock()
+	if from < start {
+		to, skipped, err := p.voidBelow(from, min(start, target))
+		if err != nil {
+			return nil, 0, err
+		}
+		if to > from {
+			exts, from, bytes = append(exts, tier.VoidExtent(from, to, p.owner().Epoch)), to, skipped
+		}
+	}
+	if from < local && from < target {
+		return nil, 0, fmt.Errorf("%w: offsets %d to %d of %s-%d are neither in the local log nor in the bucket", ErrCorrupt, from, local-1, p.topic, p.id.Partition)
+	}
+	for n := 0; n < objectsPerSwap && from < target; n++ {
+		src, next, err := p.planObject(from, target)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(src.entries) == 0 {
+			break
+		}
+		ext, err := p.set.o.Archive.Upload(ctx, p.objectSpec(from, next), src)
+		if err != nil {
+			p.discard(append(exts, ext), 0)
+			return nil, 0, p.uploadError(err)
+		}
+		exts, from, bytes = append(exts, ext), next, bytes+src.bytes
+	}
+	return exts, bytes, nil
+}
+
+// uploadError fails the partition when its local data is damaged: retrying would never end, and the damage must be
+// seen by an operator.
+func (p *Partition) uploadError(err error) error {
+	if errors.Is(err, ErrCorrupt) {
+		p.fail("a batch in the local log is damaged and not yet in the bucket", err)
+		return err
+	}
+	if errors.Is(err, ErrStorage) || errors.Is(err, errFileGone) {
+		return err
+	}
+	return bucketError(err)
+}
+
+func (p *Partition) objectSpec(from, to int64) tier.ObjectSpec {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	spec := tier.ObjectSpec{ID: p.id, Topic: p.topic, Epoch: p.epoch, Start: from, End: to, LogStart: p.start, Now: p.set.o.Now(),
+		Epochs: append([]EpochStart(nil), p.epochs...)}
+	if p.producersLoaded {
+		spec.Producers = p.live.encodeSnapshot(to)
+	}
+	return spec
+}
+
+// planObject chooses the batches of the next object: from the given offset up to segment.bytes.
+func (p *Partition) planObject(from, target int64) (*rollSource, int64, error) {
+	size := max(p.rollBytes(), minObjectBytes)
+	buf := &entryBuf{}
+	if err := p.entries(buf, from, budget{left: int(size), first: true, limit: target}); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	src := &rollSource{log: p.set.log}
+	next := from
+	for i := range buf.list {
+		e := &buf.list[i]
+		if e.Base != next {
+			// The log has a gap that nothing explains. What is before it may be rolled.
+			break
+		}
+		src.bytes += int64(e.Length)
+		next = e.Last + 1
+		src.entries = buf.list[:i+1]
+	}
+	return src, next, nil
+}
+
+// voidBelow finds how much of [from, start) consists of whole batches, and their bytes.
+func (p *Partition) voidBelow(from, start int64) (to, bytes int64, err error) {
+	to = start
+	err = p.scanLocal(from, start, func(e *index.Entry) bool {
+		if e.Last < start {
+			bytes += int64(e.Length)
+			return true
+		}
+		to = max(from, min(start, e.Base))
+		return false
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return to, bytes, nil
+}
+
+// commitRoll swaps the head so that it names the uploaded extents. bytes is what leaves the pending count.
+func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Extent, bytes int64) error {
+	end := exts[len(exts)-1].End
+	p.mu.Lock()
+	want, epochs := p.wantCeiling, append([]EpochStart(nil), p.epochs...)
+	var snapshot []byte
+	if p.producersLoaded {
+		snapshot = p.live.encodeSnapshot(end)
+	}
+	p.mu.Unlock()
+	nh, err := p.set.o.Archive.CommitRoll(ctx, p.id, h, p.owner(), exts, func(h *tier.Head) {
+		h.Ceiling = max(h.Ceiling, want)
+		for _, e := range epochs {
+			if e.Start < end {
+				h.AddEpoch(e)
+			}
+		}
+		if snapshot != nil {
+			h.Producers = snapshot
+		}
+	})
+	if err := p.swapped(nh, err); err != nil {
+		p.discard(exts, h.Version+1)
+		return err
+	}
+	return p.rolled(end, bytes)
+}
+
+// discard hands uploaded objects that no head names to the sweep; version is that of the head that would have named
+// them, 0 when no swap was tried.
+func (p *Partition) discard(exts []tier.Extent, version int64) {
+	for _, e := range exts {
+		p.set.o.Archive.Discard(p.id, e.Key, version)
+	}
+}
+
+// rolled corrects the pending count after a roll up to end.
+func (p *Partition) rolled(end, bytes int64) error {
+	e, ok, err := p.firstEntry(end)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.pending = max(0, p.pending-bytes)
+	if p.tiered >= p.durable {
+		p.pending = 0
+	}
+	p.pendingSince = 0
+	if ok && p.pending > 0 {
+		p.pendingSince = e.AppendTime
+	}
+	p.mu.Unlock()
+	p.set.kickReclaim()
+	return nil
+}
+
+// firstEntry returns the first local entry that ends at or behind offset.
+func (p *Partition) firstEntry(offset int64) (index.Entry, bool, error) {
+	buf := entryBufs.Get().(*entryBuf)
+	defer buf.free()
+	if err := p.entries(buf, offset, budget{first: true, limit: 1<<63 - 1}); err != nil {
+		return index.Entry{}, false, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	if len(buf.list) == 0 {
+		return index.Entry{}, false, nil
+	}
+	return buf.list[0], true, nil
+}
+
+// raiseCeiling gives the partition room for more offsets without rolling anything. The caller holds swap.
+func (p *Partition) raiseCeiling(ctx context.Context) error {
+	h, err := p.claimed(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	want := p.wantCeiling
+	p.mu.Unlock()
+	nh, err := p.set.o.Archive.RaiseCeiling(ctx, p.id, h, p.owner(), want)
+	return p.swapped(nh, err)
+}
+
+// jumpToCeiling makes the next offset the ceiling: whatever offsets below it somebody may have seen are never given
+// to other records (design, section 9). The gap becomes a void extent. The caller holds swap; the partition isn't
+// Writing.
+func (p *Partition) jumpToCeiling(ctx context.Context) error {
+	p.mu.Lock()
+	end := p.next
+	p.mu.Unlock()
+	if err := p.rollTo(ctx, end); err != nil {
+		return err
+	}
+	h, err := p.claimed(ctx)
+	if err != nil {
+		return err
+	}
+	nh, err := p.set.o.Archive.SkipToCeiling(ctx, p.id, h, p.owner())
+	if err := p.swapped(nh, err); err != nil {
+		return err
+	}
+	to := nh.End
+	p.mu.Lock()
+	p.next, p.durable, p.local, p.jump = to, to, to, false
+	p.tail, p.settled = nil, 0
+	p.mu.Unlock()
+	p.set.event(Warn, p, fmt.Sprintf("offsets %d to %d are left void: records with durability async may have been lost there", end, to-1), nil)
+	p.set.markDirty(p)
+	return nil
+}
+
+// DeleteRecords removes the records below before (-1: all that is durable) and returns the new start offset. It
+// answers when the head says so; the start offset never goes back.
+func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, error) {
+	p.mu.Lock()
+	o, err := p.offsets(), p.admitWrite(-1)
+	p.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	if before == -1 {
+		before = o.Durable
+	}
+	if before > o.Durable || before < 0 {
+		return 0, fmt.Errorf("%w: delete before %d, but %s-%d ends at %d", ErrOffsetOutOfRange, before, p.topic, p.id.Partition, o.Durable)
+	}
+	if err := p.lockSwap(ctx); err != nil {
+		return 0, err
+	}
+	defer p.unlockSwap()
+	if cur := p.Offsets(); before <= cur.Start {
+		return cur.Start, nil
+	}
+	if err := p.coverForDelete(ctx, before); err != nil {
+		return 0, err
+	}
+	h, err := p.claimed(ctx)
+	if err != nil {
+		return 0, err
+	}
+	nh, err := p.set.o.Archive.DeleteRecords(ctx, p.id, h, p.owner(), before, p.set.o.Now())
+	if err := p.swapped(nh, err); err != nil {
+		return 0, err
+	}
+	return p.Offsets().Start, nil
+}
+
+// coverForDelete makes the head reach the new start: whole batches below it become void without an upload, the one
+// that it cuts is uploaded. The caller holds swap.
+func (p *Partition) coverForDelete(ctx context.Context, before int64) error {
+	h, err := p.claimed(ctx)
+	if err != nil || h.End >= before {
+		return err
+	}
+	to, bytes, err := p.voidBelow(h.End, before)
+	if err != nil {
+		return err
+	}
+	if to > h.End {
+		if err := p.commitRoll(ctx, h, []tier.Extent{tier.VoidExtent(h.End, to, p.owner().Epoch)}, bytes); err != nil {
+			return err
+		}
+	}
+	if to == before {
+		return nil
+	}
+	e, ok, err := p.firstEntry(to)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%w: offset %d of %s-%d", ErrCorrupt, to, p.topic, p.id.Partition)
+	}
+	return p.rollTo(ctx, e.Last+1)
+}

@@ -1,0 +1,211 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// rollQueue holds the partitions with pending data and hands those that are due to the roll workers, each at most
+// once at a time.
+type rollQueue struct {
+	mu      sync.Mutex
+	pending map[*Partition]struct{} // have durable bytes that the bucket lacks
+	due     []*Partition
+	ready   chan struct{}
+	failing bool // the last attempt of anybody failed: one line per outage
+}
+
+func newRollQueue() *rollQueue {
+	return &rollQueue{pending: map[*Partition]struct{}{}, ready: make(chan struct{}, 1)}
+}
+
+func (q *rollQueue) push(p *Partition) {
+	q.mu.Lock()
+	q.due = append(q.due, p)
+	q.mu.Unlock()
+	q.signal()
+}
+
+func (q *rollQueue) signal() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q *rollQueue) pop() *Partition {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.due) == 0 {
+		return nil
+	}
+	p := q.due[0]
+	q.due = q.due[1:]
+	if len(q.due) > 0 {
+		q.signal()
+	}
+	return p
+}
+
+// notePending remembers that a partition has something to roll some day. The caller may hold p.mu.
+func (s *Set) notePending(p *Partition) {
+	s.rolls.mu.Lock()
+	s.rolls.pending[p] = struct{}{}
+	s.rolls.mu.Unlock()
+}
+
+// kickRoll puts the partition into the queue of the workers, unless it waits there or failed a moment ago. The
+// caller holds p.mu.
+func (s *Set) kickRoll(p *Partition) {
+	if p.queuedRoll || p.state != Writing && p.state != Draining && !p.jump {
+		return
+	}
+	p.queuedRoll = true
+	s.rolls.push(p)
+}
+
+// rollLoop looks at the pending partitions now and then: those that waited long enough are due. An idle broker has
+// none, so it looks at nothing.
+func (s *Set) rollLoop() {
+	t := time.NewTicker(s.o.RollInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-t.C:
+			s.rollDue(s.o.Now())
+		}
+	}
+}
+
+func (s *Set) rollDue(now int64) {
+	s.rolls.mu.Lock()
+	ps := make([]*Partition, 0, len(s.rolls.pending))
+	for p := range s.rolls.pending {
+		ps = append(ps, p)
+	}
+	s.rolls.mu.Unlock()
+	for _, p := range ps {
+		p.mu.Lock()
+		switch {
+		case p.pending == 0 && !p.jump:
+			s.rolls.mu.Lock()
+			delete(s.rolls.pending, p)
+			s.rolls.mu.Unlock()
+		case p.due(now, s.o.RollMinBytes, s.o.RollMaxAge) && now >= p.retryAt:
+			s.kickRoll(p)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// due applies the rules of the design: by size at once; from a minimum size after segment.ms; anything after an hour;
+// and what reclaim or a jump asks for. The caller holds p.mu.
+func (p *Partition) due(now, minBytes int64, maxAge time.Duration) bool {
+	cfg := p.cfg.Load()
+	age := now - p.pendingSince
+	return p.pending >= cfg.SegmentBytes || p.rollForced || p.jump || p.wantCeiling > p.ceiling ||
+		p.pending > 0 && (p.pending >= minBytes && age >= cfg.SegmentMs || age >= maxAge.Milliseconds())
+}
+
+// rollWorker rolls one partition after the other.
+func (s *Set) rollWorker() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.rolls.ready:
+		}
+		for p := s.rolls.pop(); p != nil && s.ctx.Err() == nil; p = s.rolls.pop() {
+			s.rollNow(p)
+		}
+	}
+}
+
+// rollRetry is how long a partition rests after a failed roll.
+const rollRetry = 2 * time.Second
+
+func (s *Set) rollNow(p *Partition) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.o.BucketCallTimeout)
+	defer cancel()
+	err := p.rollDueParts(ctx, s.o.Now(), s.o)
+	p.mu.Lock()
+	p.queuedRoll = false
+	p.retryAt = 0
+	if err != nil {
+		p.retryAt = s.o.Now() + rollRetry.Milliseconds()
+		s.notePending(p)
+	}
+	p.mu.Unlock()
+	if s.ctx.Err() == nil {
+		s.reportRoll(p, err)
+	}
+}
+
+// reportRoll writes one line when the bucket stops taking data and one when it takes data again.
+func (s *Set) reportRoll(p *Partition, err error) {
+	if err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		s.event(Error, p, "roll failed", err)
+		return
+	}
+	s.rolls.mu.Lock()
+	was := s.rolls.failing
+	s.rolls.failing = err != nil
+	s.rolls.mu.Unlock()
+	switch {
+	case err != nil && !was:
+		s.event(Warn, p, "the bucket does not take data; local data waits and uploads go on trying", err)
+	case err == nil && was:
+		s.event(Info, p, "the bucket takes data again", nil)
+	}
+}
+
+// rollDueParts does what the partition was queued for: a jump, its pending data, a higher ceiling.
+func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) error {
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	p.mu.Lock()
+	jump := p.jump && p.state == Recovering
+	p.mu.Unlock()
+	if jump {
+		return p.finishJump(ctx)
+	}
+	for {
+		p.mu.Lock()
+		target, due, want := p.durable, p.due(now, o.RollMinBytes, o.RollMaxAge), p.wantCeiling > p.ceiling
+		ok := p.serving() && p.tiered < target
+		p.mu.Unlock()
+		if !ok || !due {
+			if want {
+				return p.raiseCeiling(ctx)
+			}
+			break
+		}
+		if err := p.rollOnce(ctx, target); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.rollForced = false
+	p.mu.Unlock()
+	return nil
+}
+
+// finishJump ends the fall-back of an async partition whose visible records were lost by a failed write.
+func (p *Partition) finishJump(ctx context.Context) error {
+	if err := p.jumpToCeiling(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	if p.state == Recovering && !p.set.closing.Load() {
+		p.state = Writing
+		p.wake()
+	}
+	p.mu.Unlock()
+	return nil
+}
