@@ -63,18 +63,21 @@ func (w *world) apply(t require.TestingT, changes []Change) {
 			}
 			continue
 		}
+		// Plain comparisons: a test makes hundreds of thousands of them.
 		old, had := w.assign[c.ID]
-		require.Equal(t, had, c.Exists)
-		if had {
-			require.Equal(t, old, c.Old)
-			require.Equal(t, old.Epoch+1, c.New.Epoch, "every Starting raises the epoch")
-		} else {
-			require.Zero(t, c.New.Epoch)
+		if had != c.Exists || old != c.Old && had {
+			require.FailNow(t, "planned on another assignment", "%+v, there is %+v", c, old)
 		}
-		require.Equal(t, cluster.Starting, c.New.State)
-		i := slices.IndexFunc(w.brokers, func(b cluster.Broker) bool { return b.ID == c.New.Owner })
-		require.GreaterOrEqual(t, i, 0, "the owner lives")
-		require.Equal(t, w.brokers[i].Incarnation, c.New.OwnerIncarnation)
+		if !had {
+			old.Epoch = cluster.NoEpoch
+		}
+		if c.New.Epoch != old.Epoch+1 || c.New.State != cluster.Starting {
+			require.FailNow(t, "every Starting raises the epoch by one", "%+v", c)
+		}
+		i, alive := slices.BinarySearchFunc(w.brokers, c.New.Owner, func(b cluster.Broker, id int32) int { return cmp.Compare(b.ID, id) })
+		if !alive || w.brokers[i].Incarnation != c.New.OwnerIncarnation {
+			require.FailNow(t, "the owner is not alive", "%+v", c)
+		}
 		w.assign[c.ID] = c.New
 	}
 }
