@@ -73,6 +73,7 @@ type seen struct {
 	version   int64
 	attempt   string
 	tombstone bool
+	tried     int64 // highest version that this Archive has tried to write; a put of it may still be under way
 }
 
 // New returns an Archive over the buckets of o. Close it.

@@ -14,6 +14,12 @@ import (
 // starts are epochs that the partition has begun since the head was last swapped: a broker that claims late has batches above End
 // already, whose epochs must not seem to be o.Epoch. Without an entry for o.Epoch that one begins at End.
 func (a *Archive) Claim(ctx context.Context, id frame.PartitionID, topic string, old *Head, o Owner, starts ...EpochStart) (*Head, error) {
+	if old != nil {
+		var err error
+		if old, err = a.newest(ctx, id, old); err != nil {
+			return nil, err
+		}
+	}
 	for try := 0; ; try++ {
 		if old != nil {
 			if old.Tombstone {

@@ -67,9 +67,27 @@ func (a *Archive) lastSeen(id frame.PartitionID) seen {
 func (a *Archive) remember(h *Head) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if h.Version > a.seen[h.ID].version {
-		a.seen[h.ID] = seen{version: h.Version, attempt: h.Attempt, tombstone: h.Tombstone}
+	if s := a.seen[h.ID]; h.Version > s.version {
+		a.seen[h.ID] = seen{version: h.Version, attempt: h.Attempt, tombstone: h.Tombstone, tried: s.tried}
 	}
+}
+
+// trying notes that a put of a version begins.
+func (a *Archive) trying(id frame.PartitionID, version int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.seen[id]
+	s.tried = max(s.tried, version)
+	a.seen[id] = s
+}
+
+// newest returns old, or the head in the bucket when a newer one was seen: a caller whose last swap was in doubt, or who kept an
+// old head, would otherwise try in vain for ever.
+func (a *Archive) newest(ctx context.Context, id frame.PartitionID, old *Head) (*Head, error) {
+	if old.Version >= a.lastSeen(id).version {
+		return old, nil
+	}
+	return a.Load(ctx, id)
 }
 
 func checkMissing(id frame.PartitionID, before seen) error {
@@ -123,6 +141,7 @@ func (a *Archive) Swap(ctx context.Context, id frame.PartitionID, old *Head, edi
 
 // send puts the frozen bytes until it knows what became of them.
 func (a *Archive) send(ctx context.Context, old, next *Head, frozen bucket.Body, cond bucket.Condition) (*Head, error) {
+	a.trying(next.ID, next.Version)
 	pause := a.opts.RetryMin
 	inDoubt := false // some put may have happened
 	for {
@@ -224,14 +243,22 @@ const maxConflicts = 16
 // change applies a change until it wins: plan looks at a head, may read or write the bucket, and returns the edit. ErrFenced and
 // all other errors end it; the newest head that is known comes with them. A nil edit means that there is nothing to change.
 func (a *Archive) change(ctx context.Context, id frame.PartitionID, old *Head, o Owner, plan func(*Head) (func(*Head) error, error)) (*Head, error) {
+	if old == nil {
+		return nil, fmt.Errorf("partition %v: %w", id, ErrNoHead)
+	}
+	given := old.Version
+	old, err := a.newest(ctx, id, old)
+	if err != nil {
+		return nil, err
+	}
 	for try := 0; ; try++ {
-		if old == nil {
-			return nil, fmt.Errorf("partition %v: %w", id, ErrNoHead)
-		}
 		if err := old.heldBy(o); err != nil {
 			return old, err
 		}
 		edit, err := plan(old)
+		if err != nil && old.Version != given {
+			return old, fmt.Errorf("%w: %w", ErrConflict, err) // what was planned for one head doesn't fit the newer one
+		}
 		if err != nil || edit == nil {
 			return old, err
 		}

@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -247,4 +248,76 @@ func TestSwapBackoffIsBounded(t *testing.T) {
 			require.True(t, j >= d/2 && j <= d)
 		}
 	}
+}
+
+// TestDoubtIsSettledByTheNextCall: the context ends after a swap has happened and before anybody knows. The caller goes on with what
+// it has.
+func TestDoubtIsSettledByTheNextCall(t *testing.T) {
+	w := newWorld(t, 1)
+	w.claim()
+	w.write(3)
+	old := w.h
+	c, cancel := context.WithCancel(context.Background())
+	f := bucket.NewFault(w.mem, bucket.Only(func(c bucket.Call) bool { return c.Verb == bucket.VerbPut && c.Op.Kind == bucket.KindHead }, bucket.FailAfterAt(1, errDown)))
+	w.b = bucket.NewTrace(f, func(line string) {
+		if strings.HasPrefix(line, "put head/") {
+			cancel()
+		}
+	})
+	w.open()
+	_, err := w.tryRoll(c, old)
+	require.ErrorIs(t, err, ErrInDoubt)
+
+	src := w.pending(old)
+	again, err := w.a.Upload(ctx(t), w.spec(old, src), src)
+	require.NoError(t, err)
+	h, err := w.a.CommitRoll(ctx(t), w.id, old, w.owner, []Extent{again}, nil)
+	require.ErrorIs(t, err, ErrConflict)
+	require.ErrorIs(t, err, ErrNotContiguous)
+	require.Equal(t, w.next, h.End)
+	w.a.Discard(w.id, again.Key, old.Version+1)
+
+	// Who keeps the old head is given the newest one without asking for it.
+	h, err = w.a.Claim(ctx(t), w.id, "logs", old, w.owner)
+	require.NoError(t, err)
+	require.Equal(t, w.next, h.End)
+	w.h = h
+	w.write(2)
+	w.h, err = w.tryRoll(ctx(t), w.h)
+	require.NoError(t, err)
+	w.checkSwept()
+	w.checkAll(w.h)
+}
+
+// TestDiscardWaitsForAttemptsUnderWay: a put that timed out may arrive at the store later.
+func TestDiscardWaitsForAttemptsUnderWay(t *testing.T) {
+	w := newWorld(t, 1)
+	w.claim()
+	w.write(3)
+	src := w.pending(w.h)
+	e, err := w.a.Upload(ctx(t), w.spec(w.h, src), src)
+	require.NoError(t, err)
+	c, cancel := context.WithCancel(context.Background())
+	late := w.b
+	w.b = bucket.NewFault(w.mem, func(call bucket.Call) bucket.Action {
+		if call.Verb == bucket.VerbPut {
+			cancel()
+			return bucket.Action{Before: errDown}
+		}
+		return bucket.Action{}
+	})
+	w.a.opts.Heads = w.b
+	_, err = w.a.CommitRoll(c, w.id, w.h, w.owner, []Extent{e}, nil)
+	require.ErrorIs(t, err, ErrInDoubt)
+	w.a.opts.Heads = late
+	w.a.Discard(w.id, e.Key, 0) // whatever the caller says
+	_, r, err := w.a.SweepPartition(ctx(t), w.id, w.h, w.now, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{e.Key}, r.InFlight)
+	require.Zero(t, r.Deleted)
+	w.h, err = w.a.RaiseCeiling(ctx(t), w.id, w.h, w.owner, w.h.Ceiling)
+	require.NoError(t, err)
+	_, r, err = w.a.SweepPartition(ctx(t), w.id, w.h, w.now, 0)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Deleted)
 }

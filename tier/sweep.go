@@ -22,8 +22,8 @@ type discard struct {
 const maxDiscards = 1024
 
 // Discard hands an object over that was uploaded and not committed. version is that of the head that would have named it (the old
-// head's version plus one), 0 when no swap was tried. The object is swept once the head has that version and doesn't name it:
-// then no attempt under way can bring it back.
+// head's version plus one), 0 when no swap was tried. The object is swept once the head has passed every version that this Archive
+// has tried to write, and doesn't name it: then no attempt under way can bring it back.
 func (a *Archive) Discard(id frame.PartitionID, key string, version int64) {
 	if key == "" {
 		return
@@ -31,7 +31,7 @@ func (a *Archive) Discard(id frame.PartitionID, key string, version int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.discards[id]) < maxDiscards {
-		a.discards[id] = append(a.discards[id], discard{key: key, version: version})
+		a.discards[id] = append(a.discards[id], discard{key: key, version: max(version, a.seen[id].tried)})
 	}
 }
 
