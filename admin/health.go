@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/tierbroker/tierbroker/partition"
+)
+
+// Readiness is the answer of /readyz.
+type Readiness struct {
+	Ready bool `json:"ready"`
+	// Problems holds what makes it unready, and what is wrong without that.
+	Problems []Problem `json:"problems"`
+}
+
+func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+	r := a.readiness()
+	status := http.StatusOK
+	if !r.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, r)
+}
+
+func (a *api) readiness() Readiness {
+	r := Readiness{Ready: true, Problems: []Problem{}}
+	r.Problems = append(r.Problems, a.Health.Check()...)
+	r.Problems = append(r.Problems, a.partitionProblems()...)
+	for _, p := range r.Problems {
+		if p.Unready {
+			r.Ready = false
+		}
+	}
+	return r
+}
+
+// partitionProblems sums up partitions that don't serve. A failed partition is
+// a problem but no reason to send the clients of all others away.
+func (a *api) partitionProblems() []Problem {
+	if a.Partitions == nil {
+		return nil
+	}
+	var total, opening, failed int
+	var first partition.Stats
+	a.Partitions.Stats(func(s partition.Stats) bool {
+		total++
+		switch s.State {
+		case partition.Starting, partition.Recovering:
+			opening++
+		case partition.Failed:
+			if failed == 0 || less(s.ID, first.ID) {
+				first = s
+			}
+			failed++
+		case partition.Closed, partition.Writing, partition.Draining:
+		}
+		return true
+	})
+	var problems []Problem
+	if opening > 0 {
+		problems = append(problems, Problem{Component: "partitions", Unready: true,
+			Message: fmt.Sprintf("%d of %d partitions are being opened", opening, total)})
+	}
+	if failed > 0 {
+		problems = append(problems, Problem{Component: "partitions",
+			Message: fmt.Sprintf("%d of %d partitions have failed, among them %s/%d: %s", failed, total, first.Topic, first.ID.Partition, first.Reason)})
+	}
+	return problems
+}

@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/partition"
+)
+
+// Cluster gives the current picture of the cluster.
+type Cluster interface {
+	// Image never returns nil.
+	Image() *cluster.Image
+}
+
+// Partitions are the partitions of this broker.
+type Partitions interface {
+	// Stats calls yield for each partition here until it returns false, in no
+	// particular order.
+	Stats(yield func(partition.Stats) bool)
+	// Roll brings everything durable of a partition into the bucket.
+	Roll(ctx context.Context, id frame.PartitionID) error
+	// Evict drops local copies of a partition that the bucket covers.
+	Evict(ctx context.Context, id frame.PartitionID) error
+}
+
+// Local tells about the disk and the memory of this broker.
+type Local interface {
+	// Files lists the files of the commit log, oldest first.
+	Files() []LogFile
+	// Disk returns the commit log's use of the disk.
+	Disk() DiskUsage
+	// Cache returns the chunk cache's counters.
+	Cache() CacheStats
+	// Connections returns the number of open Kafka connections.
+	Connections() int
+}
+
+// Health tells what an operator should know.
+type Health interface {
+	// Check returns what is wrong at this moment; no I/O.
+	Check() []Problem
+}
+
+// LogFile is one file of the commit log.
+type LogFile struct {
+	Base    uint64 `json:"base"`  // position of its first byte
+	End     uint64 `json:"end"`   // position behind its last frame
+	Bytes   int64  `json:"bytes"` // on disk
+	Active  bool   `json:"active"`
+	Readers int    `json:"readers"`
+}
+
+// CacheStats are the counters of the chunk cache since the start, and its size.
+type CacheStats struct {
+	Hits      int64 `json:"hits"`
+	Misses    int64 `json:"misses"`
+	Evictions int64 `json:"evictions"`
+	Bytes     int64 `json:"bytes"`    // held now
+	Inflight  int64 `json:"inflight"` // requests under way
+}
+
+// DiskUsage is the commit log's use of the disk, in bytes.
+type DiskUsage struct {
+	Used   int64 `json:"used_bytes"`
+	Free   int64 `json:"free_bytes"`   // of the file system
+	Budget int64 `json:"budget_bytes"` // 0 = none
+}
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	Component string `json:"component"` // cluster, partitions, commitlog, bucket, process
+	Message   string `json:"message"`   // one sentence
+	// Unready means that clients had better go elsewhere until it is over.
+	Unready bool `json:"unready"`
+}
+
+// Options of a Server. Fields without a comment to the contrary are required,
+// except that a process without the broker role has no Partitions and no Local.
+type Options struct {
+	Cluster    Cluster
+	Partitions Partitions
+	Local      Local
+	Health     Health
+	Metrics    *Metrics
+	// Config holds the settings of this process as text.
+	Config map[string]string
+	// Version of the program, BrokerID of this process, Bucket as the operator wrote it.
+	Version  string
+	BrokerID int32
+	Bucket   string
+	// Now is the wall clock in milliseconds.
+	Now func() int64
+	// Loopback is set when the server listens on a loopback address only.
+	Loopback bool
+	// Pprof serves Go's profiles.
+	Pprof bool
+	// OnFault is told of failures that no client sees. It must not block.
+	OnFault func(err error)
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Cluster == nil, o.Health == nil, o.Metrics == nil, o.Now == nil, o.OnFault == nil:
+		return errors.New("admin: Cluster, Health, Metrics, Now and OnFault must be set")
+	case (o.Partitions == nil) != (o.Local == nil):
+		return errors.New("admin: Partitions and Local go together")
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/http/pprof"
+)
+
+type api struct {
+	Options
+}
+
+// New returns the handler for all routes.
+func New(o Options) (http.Handler, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	a := &api{Options: o}
+	o.Metrics.bind(a)
+	mux := http.NewServeMux()
+	for _, route := range []struct {
+		pattern string
+		handler http.HandlerFunc
+		local   bool // only where partitions live
+	}{
+		{"GET /healthz", a.healthz, false},
+		{"GET /readyz", a.readyz, false},
+		{"GET /api/v1/cluster", a.cluster, false},
+		{"GET /api/v1/brokers", a.brokers, false},
+		{"GET /api/v1/topics", a.topics, false},
+		{"GET /api/v1/topics/{topic}", a.topic, false},
+		{"GET /api/v1/config", a.config, false},
+		{"GET /api/v1/partitions", a.partitions, true},
+		{"GET /api/v1/segments", a.segments, true},
+		{"POST /api/v1/topics/{topic}/roll", a.roll, true},
+		{"POST /api/v1/topics/{topic}/evict", a.evict, true},
+	} {
+		handler := route.handler
+		if route.local && o.Partitions == nil {
+			handler = func(w http.ResponseWriter, _ *http.Request) {
+				writeError(w, http.StatusNotFound, errors.New("this process has no partitions: its roles lack \"broker\""))
+			}
+		}
+		mux.HandleFunc(route.pattern, handler)
+	}
+	mux.Handle("GET /metrics", o.Metrics.handler(o.OnFault))
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, errors.New("no such route: "+r.Method+" "+r.URL.Path))
+	})
+	mux.HandleFunc("/", console)
+	if o.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return guard(mux, o.Loopback), nil
+}
