@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+func newTopicDelete(g *globals) *cobra.Command {
+	var yes, ifExists bool
+	cmd := &cobra.Command{
+		Use:   "delete TOPIC...",
+		Short: "Delete topics and, after the sweep delay, their objects in the bucket",
+		Long: `Deletes topics. Clients see them go at once; their objects leave the bucket when
+the broker's sweep-delay has passed. Asks first on a terminal; elsewhere --yes is
+needed.`,
+		Example: "  tierctl topic delete scratch --yes",
+		Args:    args(1, -1, "at least one name"),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if !yes {
+				if err := confirm(cmd, fmt.Sprintf("Delete %s with all records, also those in the bucket?", strings.Join(names, ", "))); err != nil {
+					return err
+				}
+			}
+			client, done, err := g.kadm()
+			if err != nil {
+				return err
+			}
+			defer done()
+			deleted, err := client.DeleteTopics(cmd.Context(), names...)
+			if err != nil {
+				return g.unreachable("delete topics", err)
+			}
+			var errs []error
+			for _, r := range deleted.Sorted() {
+				if r.Err == nil || ifExists && errors.Is(r.Err, kerr.UnknownTopicOrPartition) {
+					continue
+				}
+				errs = append(errs, fmt.Errorf("delete %s: %w", r.Topic, kafkaError(r.Err, r.ErrMessage)))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "a topic that isn't there is fine")
+	return cmd
+}
+
+// confirm asks a person. Without one it refuses.
+func confirm(cmd *cobra.Command, question string) error {
+	if !isTerminal(os.Stdin) {
+		return usagef("%s asks before it deletes; without a terminal give --yes", cmd.CommandPath())
+	}
+	cmd.PrintErrf("%s [y/N] ", question)
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
+		return errors.New("nothing was deleted")
+	}
+	return nil
+}
