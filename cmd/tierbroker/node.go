@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/tierbroker/tierbroker/broker"
+	"github.com/tierbroker/tierbroker/cache"
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/config"
+	"github.com/tierbroker/tierbroker/controller"
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/partition"
+	"github.com/tierbroker/tierbroker/segment"
+	"github.com/tierbroker/tierbroker/tier"
+)
+
+const (
+	indexCacheBytes    = 16 << 20
+	indexMemTableBytes = 8 << 20
+	// queuedBytes may wait for the disk before producers wait; more than one
+	// largest request.
+	queuedBytes = 128 << 20
+	chunkBytes  = 4 << 20
+	// stopPatience bounds each step of an orderly end.
+	stopPatience = 10 * time.Second
+)
+
+// node is one incarnation of this broker: everything that dies with its lease.
+type node struct {
+	d           *daemon
+	incarnation string
+
+	session *cluster.Session
+	archive *tier.Archive
+	cache   *cache.Cache
+	set     *partition.Set
+	broker  *broker.Broker
+
+	work   *errgroup.Group
+	run    context.Context // ends with the incarnation, or when something of it fails
+	cancel context.CancelFunc
+	once   sync.Once
+	err    error
+}
+
+// startNode registers a new incarnation and opens its partitions. On failure it
+// undoes what it did.
+func (d *daemon) startNode(ctx context.Context) (*node, error) {
+	n := &node{d: d, incarnation: cluster.NewID()}
+	base, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	n.work, n.run = errgroup.WithContext(base)
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+func (n *node) start(ctx context.Context) error {
+	c := n.d.config
+	if c.HasRole(config.RoleBroker) {
+		if err := n.openStorage(); err != nil {
+			return err
+		}
+	}
+	if err := n.register(ctx); err != nil {
+		return err
+	}
+	if c.HasRole(config.RoleController) {
+		ctl, err := controller.New(controller.Options{Client: n.d.cluster, Session: n.session, Broker: c.BrokerID,
+			OnEvent: controllerEvent(n.d.log), Catalog: catalogKeeper{n.d}})
+		if err != nil {
+			return err
+		}
+		n.work.Go(func() error { return ctl.Run(n.run) })
+	}
+	if n.set == nil {
+		return nil
+	}
+	n.work.Go(func() error { return n.follow(n.run) })
+	return n.startBroker()
+}
+
+// openStorage opens commit log, index, cache and archive; partitions follow when
+// the controller assigns them.
+func (n *node) openStorage() error {
+	c, dir := n.d.config, n.d.dir.path
+	n.cache = cache.New(cache.Options{Bucket: n.d.bucket, Bytes: int64(c.CacheBytes), ChunkBytes: chunkBytes, Workers: c.ColdWorkers})
+	meta := n.d.cluster.Image().Meta()
+	n.archive = tier.New(tier.Options{Heads: n.d.bucket, Cache: n.cache, ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation})
+	used, err := folderBytes(filepath.Join(dir, "log"))
+	if err != nil {
+		return err
+	}
+	_, free, err := diskSpace(dir)
+	if err != nil {
+		return err
+	}
+	pause := min(time.Minute, max(time.Second, c.SweepDelay/4))
+	n.set, err = partition.OpenSet(partition.SetOptions{
+		Dir: dir,
+		Log: segment.Options{FileBytes: int64(c.SegmentFileBytes), SyncInterval: c.SyncInterval, MaxQueuedBytes: queuedBytes,
+			MinFree: int64(c.DiskMinFree)},
+		Index:       index.Options{CacheBytes: indexCacheBytes, MemTableBytes: indexMemTableBytes},
+		Archive:     n.archive,
+		Cluster:     n.d.cluster,
+		Broker:      c.BrokerID,
+		Incarnation: n.incarnation,
+		BootID:      bootID(),
+		Now:         nowMs,
+		OnEvent:     partitionEvent(n.d.log),
+		DiskBudget:  diskBudget(c, used, free), RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
+		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
+	})
+	if err != nil {
+		return fmt.Errorf("open the commit log: %w", err)
+	}
+	n.report(n.set.Recovered())
+	return nil
+}
+
+// report tells what opening found, as far as an operator should know.
+func (n *node) report(r partition.Recovery) {
+	for _, x := range r.Corrupt {
+		n.d.log.Warn("the commit log is damaged; the partition is repaired from the bucket as far as that covers it",
+			zap.String("file", x.File), zap.Uint64("position", x.Position), zap.Stringer("id", x.ID), zap.String("reason", x.Reason))
+	}
+	if r.Torn > 0 {
+		n.d.log.Info("cut an unfinished write off the commit log", zap.Int64("bytes", r.Torn))
+	}
+	n.d.log.Debug("commit log opened", zap.Int("frames", r.Frames), zap.Int("partitions", r.Partitions),
+		zap.Bool("index_rebuilt", r.Rebuilt), zap.Bool("machine_restarted", r.Rebooted))
+}
+
+// register takes a lease and, for a broker, makes it known.
+func (n *node) register(ctx context.Context) error {
+	c := n.d.config
+	var err error
+	if !c.HasRole(config.RoleBroker) {
+		n.session, err = n.d.cluster.NewSession(ctx, c.LeaseTTL)
+		return err
+	}
+	n.session, err = n.d.cluster.Register(ctx, cluster.Broker{
+		ID: c.BrokerID, Incarnation: n.incarnation, Identity: n.d.dir.identity.DirectoryID, Host: n.d.host, Port: n.d.port,
+		AdminURL: n.d.adminURL, Rack: c.Rack, Labels: c.Labels, Roles: c.Roles, Version: version, StartedAt: nowMs(),
+	}, c.LeaseTTL)
+	if errors.Is(err, cluster.ErrBrokerIDInUse) {
+		return mistake("can't join the cluster: %w", err)
+	}
+	return err
+}
+
+// follow hands every image to the partitions.
+func (n *node) follow(ctx context.Context) error {
+	image := n.d.cluster.Image()
+	for {
+		n.set.Apply(image)
+		next, err := n.d.cluster.Wait(ctx, image.Revision())
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("follow the cluster state: %w", err)
+		}
+		image = next
+	}
+}
+
+func (n *node) startBroker() error {
+	c := n.d.config
+	var err error
+	n.broker, err = broker.New(broker.Options{
+		ID: c.BrokerID, Partitions: broker.Local(n.set), Cluster: n.d.cluster, Admin: n.d.cluster, Metrics: n.d.counters,
+		Log: n.d.log, Disk: func() (int64, int64, error) { return diskSpace(n.d.dir.path) }, DataDir: n.d.dir.path,
+		FetchMaxBytes: int32(c.FetchMaxBytes), FetchSessions: fetchSessions(c), ColdWorkers: c.ColdWorkers,
+	})
+	return err
+}
+
+// fetchSessions maps the setting, where 0 means none, to the broker's option.
+func fetchSessions(c *config.Config) int {
+	if c.FetchSessions == 0 {
+		return -1
+	}
+	return c.FetchSessions
+}
+
+// close ends the incarnation: no request is being handled any more.
+func (n *node) close() error {
+	n.once.Do(func() {
+		if n.broker != nil {
+			n.broker.Close()
+		}
+		if n.set != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+			n.err = errors.Join(n.err, wrapped("close the commit log", n.set.Close(ctx)))
+			cancel()
+		}
+		n.cancel()
+		if err := n.work.Wait(); !errors.Is(err, cluster.ErrSessionLost) {
+			n.err = errors.Join(n.err, err)
+		}
+		if n.session != nil {
+			n.err = errors.Join(n.err, wrapped("end the lease", n.session.Close()))
+		}
+		if n.archive != nil {
+			n.err = errors.Join(n.err, n.archive.Close())
+		}
+		if n.cache != nil {
+			n.err = errors.Join(n.err, n.cache.Close())
+		}
+	})
+	return n.err
+}
+
+func wrapped(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// diskSpace returns the size of the file system and what is free for us.
+func diskSpace(path string) (total, free int64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return 0, 0, fmt.Errorf("measure the disk of %s: %w", path, err)
+	}
+	return int64(s.Blocks) * s.Bsize, int64(s.Bavail) * s.Bsize, nil
+}
+
+func nowMs() int64 { return time.Now().UnixMilli() }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
+)
+
+// errLeaseLost ends an incarnation, not the process.
+var errLeaseLost = errors.New("the lease in etcd has ended")
+
+// serve runs one incarnation after the other. A lease that ends (the process was
+// paused, etcd was away for too long) costs the incarnation its partitions; the
+// next one takes them up again with higher epochs.
+func (d *daemon) serve(ctx context.Context) error {
+	failed := make(chan error, 1)
+	checking, stop := context.WithCancel(ctx)
+	defer stop()
+	if d.health.has("bucket") {
+		go func() {
+			if err := d.recheckBucket(checking); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	for {
+		err := d.serveOnce(ctx, failed)
+		d.began = time.Now()
+		if !errors.Is(err, errLeaseLost) {
+			return err
+		}
+		d.log.Warn("joining the cluster again", zap.Error(err))
+	}
+}
+
+func (d *daemon) serveOnce(ctx context.Context, failed <-chan error) error {
+	n, err := d.startNode(ctx)
+	if err != nil {
+		return err
+	}
+	d.current.node.Store(n)
+	if d.kafka != nil {
+		d.kafka.Start()
+	}
+	d.log.Info("ready", d.readyFields()...)
+	err = d.watch(ctx, n, failed)
+	if !errors.Is(err, errLeaseLost) {
+		// Connections go first, so that no request meets a closed commit log.
+		err = errors.Join(err, d.closeKafka())
+	}
+	d.current.node.Store(nil)
+	return errors.Join(err, n.close())
+}
+
+// readyFields say where to point clients.
+func (d *daemon) readyFields() []zap.Field {
+	fields := []zap.Field{}
+	if d.kafka != nil {
+		fields = append(fields, zap.String("kafka", d.kafka.Addrs()[0].String()), zap.String("advertised", hostPort(d.host, d.port)))
+	}
+	return append(fields, zap.String("admin", d.adminURL), zap.String("bucket", d.config.BucketURL()),
+		zap.String("cluster", d.cluster.Image().ClusterID()), zap.String("version", version),
+		zap.Duration("took", time.Since(d.began).Round(time.Millisecond)))
+}
+
+// watch returns when the incarnation has to end, with the reason.
+func (d *daemon) watch(ctx context.Context, n *node, failed <-chan error) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			d.stopping = time.Now()
+			return context.Cause(ctx)
+		case err := <-failed:
+			return err
+		case <-n.session.Done():
+			return errLeaseLost
+		case <-n.run.Done():
+			err := context.Cause(n.run)
+			if errors.Is(err, cluster.ErrSessionLost) {
+				return errLeaseLost
+			}
+			return err
+		case <-tick.C:
+			if n.set != nil && n.set.Err() != nil {
+				return n.set.Err()
+			}
+			if d.kafka != nil {
+				d.forgetTopics()
+			}
+		}
+	}
+}
+
+// forgetTopics drops the counters of topics that are gone.
+func (d *daemon) forgetTopics() {
+	image := d.cluster.Image()
+	d.counters.Forget(func(id frame.TopicID) bool { return image.TopicByID(id) != nil })
+}
+
+func hostPort(host string, port int32) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
