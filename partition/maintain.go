@@ -21,6 +21,11 @@ type maintained struct {
 // maintainLoop runs retention, merge, sweep and producer expiry, one partition after the other: none of it is urgent
 // and none of it may disturb.
 func (s *Set) maintainLoop() {
+	for _, p := range s.All() {
+		if err := p.countLocal(); err != nil && s.ctx.Err() == nil {
+			s.event(Warn, p, "the size of the local data is not known", err)
+		}
+	}
 	t := time.NewTicker(s.o.MaintainInterval)
 	defer t.Stop()
 	for {
@@ -44,6 +49,23 @@ func (s *Set) maintainLoop() {
 			s.event(Warn, nil, "the objects of a deleted topic could not be removed yet", err)
 		}
 	}
+}
+
+// countLocal adds what the log held before this run to the local size. It is too slow for the start of a broker with
+// a large log, and nothing but reports and local.retention.bytes waits for it.
+func (p *Partition) countLocal() error {
+	var sum int64
+	err := p.set.index.Scan(p.id, 0, func(e index.Entry) bool {
+		if e.Base >= p.reopenedAt {
+			return false
+		}
+		sum += int64(e.Length)
+		return p.set.ctx.Err() == nil
+	})
+	p.mu.Lock()
+	p.localBytes += sum
+	p.mu.Unlock()
+	return err
 }
 
 // recheckEvery is how often retention by time looks at a head that hasn't changed.

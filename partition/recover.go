@@ -240,7 +240,7 @@ func (r *recovery) finish(end uint64) error {
 // settleRecovered ends the replay: everything local is durable.
 func (s *Set) settleRecovered() {
 	for _, p := range s.parts {
-		p.durable = p.next
+		p.durable, p.reopenedAt = p.next, p.next
 		p.headKnown = p.headKnown && !s.recovered.Rebuilt
 		if s.recovered.Rebooted && p.cfg.Load().Durability == cluster.Async {
 			p.jump = true
