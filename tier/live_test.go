@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tierbroker/tierbroker/tier/bucket"
+	"github.com/tierbroker/tierbroker/tier/bucket/s3/s3test"
 )
 
 // TestEverythingAtOnce runs rolls, merges, retention, sweeps without delay, and readers at the same time. All of the owner's tasks
@@ -115,14 +117,39 @@ func (w *world) followReader(h *Head) error {
 	return nil
 }
 
-// TestOverADirectory is the life of a partition over files.
 func TestOverADirectory(t *testing.T) {
 	d, err := bucket.OpenDir(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	lifeOver(t, d)
+}
+
+func TestOverS3(t *testing.T) {
+	s := s3test.Start(t)
+	lifeOver(t, s.Open(t, "cluster-a"))
+}
+
+// lifeOver is the life of a partition over a real store, from racing claims to its destruction.
+func lifeOver(t *testing.T, b bucket.Bucket) {
 	w := newWorld(t, 12)
-	w.b = d
+	w.b = b
 	w.open(withCache(t, func() bucket.Bucket { return w.b }))
+	var wg sync.WaitGroup
+	var won atomic.Int64
+	for i := range int32(6) {
+		wg.Go(func() {
+			h, err := w.a.Claim(ctx(t), w.id, "logs", nil, Owner{Broker: i, Incarnation: "racer", Epoch: 1})
+			if err == nil {
+				won.Add(1)
+				assert.Equal(t, i, h.Owner)
+				return
+			}
+			assert.ErrorIs(t, err, ErrFenced)
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, won.Load())
+	w.owner.Epoch = 2
 	w.claim()
 	for range 14 {
 		w.write(5)
@@ -135,18 +162,22 @@ func TestOverADirectory(t *testing.T) {
 	h, r, err := w.a.SweepPartition(ctx(t), w.id, w.h, w.now, 0)
 	require.NoError(t, err)
 	require.Positive(t, r.Deleted)
+	require.Empty(t, r.InFlight)
 	w.h = h
 	w.checkVerify()
 	w.open()
 	h, err = w.a.Load(ctx(t), w.id)
 	require.NoError(t, err)
 	w.checkAll(h)
+	ids, err := w.a.List(ctx(t))
+	require.NoError(t, err)
+	require.Len(t, ids, 1)
 	_, err = w.a.Tombstone(ctx(t), w.id, h, w.owner, w.now)
 	require.NoError(t, err)
 	done, err := w.a.DestroyPartition(ctx(t), w.id, 0, w.now)
 	require.NoError(t, err)
 	require.True(t, done)
-	p, err := d.List(ctx(t), coldOp, "", "", 0)
+	p, err := b.List(ctx(t), coldOp, "", "", 0)
 	require.NoError(t, err)
 	require.Empty(t, p.Items)
 }
