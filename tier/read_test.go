@@ -3,6 +3,8 @@ package tier
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -267,4 +269,20 @@ func TestTrimmedExtentsServeTheirRangeOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, got.Next, cut)
 	require.True(t, bytes.HasPrefix(flat(got), w.batches[0].bytes))
+}
+
+// TestRubbishInsideABatchIsPassedOver: whatever a producer has put into a compressed batch, lookups by time go on behind it.
+func TestRubbishInsideABatchIsPassedOver(t *testing.T) {
+	w := newWorld(t, 5)
+	w.plain = true
+	w.claim()
+	w.write(3)
+	bad := &w.batches[1]
+	bad.bytes[22] |= byte(batch.Gzip)
+	binary.BigEndian.PutUint32(bad.bytes[17:], batch.CRC(bad.bytes))
+	w.recs = slices.DeleteFunc(w.recs, func(r rec) bool { return r.offset >= bad.base && r.offset <= bad.last })
+	w.roll()
+	w.checkAll(w.h)
+	w.checkTimes(w.h, 1)
+	w.checkVerify()
 }

@@ -38,15 +38,20 @@ func (a *Archive) FindTime(ctx context.Context, h *Head, ts, from int64) (offset
 func (a *Archive) findInExtent(ctx context.Context, h *Head, e *Extent, ts, from int64) (f found, err error) {
 	want := func(maxTimestamp, _ int64) bool { return maxTimestamp >= ts }
 	err = a.walkBatches(ctx, h, e, from, want, func(b []byte, bh *batch.Header) (bool, error) {
-		f.offset, f.timestamp, f.ok, err = batch.FirstAtOrAfter(b, ts, from)
-		f.epoch = bh.LeaderEpoch
-		f.ok = f.ok && f.offset < e.End
-		return !f.ok, err
+		offset, timestamp, ok, err := batch.FirstAtOrAfter(b, ts, from)
+		if err != nil {
+			return true, nil // see MaxTimestamp
+		}
+		f = found{offset: offset, timestamp: timestamp, epoch: bh.LeaderEpoch, ok: ok && offset < e.End}
+		return !f.ok, nil
 	})
 	return f, err
 }
 
 // MaxTimestamp returns the first record that has the largest timestamp of [h.Start, h.End).
+//
+// A batch that its producer compressed into rubbish has no records that anybody can read. Its bytes are as they were sent, so it is
+// no damage of the archive, and lookups pass over it: they would fail for ever otherwise.
 func (a *Archive) MaxTimestamp(ctx context.Context, h *Head) (offset, timestamp int64, epoch int32, ok bool, err error) {
 	// The extent that claims the largest timestamp has it almost always. Looking there first leaves nothing else to read. Which
 	// one that is must be found among the live ones: the head's own maximum counts what is gone.
@@ -124,13 +129,13 @@ func (f *found) mayBeat(maxTimestamp, base int64) bool {
 func (a *Archive) maxInExtent(ctx context.Context, h *Head, e *Extent, f *found) error {
 	from := max(h.Start, e.Start)
 	fn := func(b []byte, bh *batch.Header) (bool, error) {
-		err := batch.Iterate(b, func(r *batch.Record) bool {
+		_ = batch.Iterate(b, func(r *batch.Record) bool { // rubbish is passed over, see MaxTimestamp
 			if r.Offset >= from && r.Offset < e.End && f.mayBeat(r.Timestamp, r.Offset) {
 				*f = found{offset: r.Offset, timestamp: r.Timestamp, epoch: bh.LeaderEpoch, ok: true}
 			}
 			return r.Timestamp < bh.MaxTimestamp || r.Offset < from
 		})
-		return true, err
+		return true, nil
 	}
 	v, err := a.view(ctx, coldData(h), h, e)
 	if err != nil {
