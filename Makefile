@@ -29,7 +29,7 @@ run: build
 .PHONY: build
 build:
 	@mkdir -p bin
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 ## tools: staticcheck and the S3 test server versitygw into ./.tools/bin (nothing when present)
 .PHONY: tools
