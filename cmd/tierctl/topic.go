@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func newTopic(g *globals) *cobra.Command {
@@ -45,10 +47,17 @@ func parsePairs(flag string, pairs []string) (map[string]string, error) {
 	return m, nil
 }
 
-// kafkaError joins a protocol error with the broker's own words, which say more.
+// kafkaError joins the name of a protocol error with the broker's own words, which
+// say more.
 func kafkaError(err error, message string) error {
-	if message == "" {
+	var e *kerr.Error
+	if message == "" || !errors.As(err, &e) {
 		return err
 	}
-	return fmt.Errorf("%s (%w)", strings.TrimSuffix(message, "."), err)
+	return fmt.Errorf("%s (%w)", strings.TrimSuffix(message, "."), named{e})
 }
+
+// named is a protocol error that prints as its name alone.
+type named struct{ e *kerr.Error }
+
+func (n named) Error() string { return n.e.Message }
