@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/tierbroker/tierbroker/cache"
 	"github.com/tierbroker/tierbroker/cluster"
@@ -115,7 +116,7 @@ func (n *node) join() {
 }
 
 func (n *node) kgo(opts ...kgo.Opt) *kgo.Client {
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(n.addr)}, opts...)...)
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(n.addr), kgo.MetadataMinAge(20 * time.Millisecond)}, opts...)...)
 	require.NoError(n.t, err)
 	n.t.Cleanup(c.Close)
 	return c
@@ -169,6 +170,26 @@ func TestRealProduceConsume(t *testing.T) {
 		require.NoError(t, err)
 		end, _ := ends.Lookup(topic, 0)
 		require.EqualValues(t, 300, end.Offset)
+	}
+}
+
+// TestRealOldVersions: a client of every Kafka release since 0.11 produces, consumes and looks up offsets.
+func TestRealOldVersions(t *testing.T) {
+	n := startNode(t)
+	for i, v := range []*kversion.Versions{kversion.V0_11_0(), kversion.V1_0_0(), kversion.V1_1_0(), kversion.V2_0_0(), kversion.V2_1_0(), kversion.V2_2_0(), kversion.V2_3_0(),
+		kversion.V2_4_0(), kversion.V2_5_0(), kversion.V2_6_0(), kversion.V2_7_0(), kversion.V2_8_0(), kversion.V3_0_0(), kversion.V3_1_0(), kversion.V3_3_0(), kversion.V3_5_0(),
+		kversion.V3_7_0(), kversion.V3_9_0(), kversion.V4_0_0(), kversion.Stable()} {
+		topic := fmt.Sprint("old-", i)
+		c := n.kgo(kgo.MaxVersions(v), kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0))
+		require.NoError(t, c.ProduceSync(n.ctx, kgo.StringRecord("a"), kgo.StringRecord("b")).FirstErr(), v.VersionGuess())
+		got := n.consume(2, kgo.MaxVersions(v), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		require.Equal(t, "b", string(got[1].Value), v.VersionGuess())
+		ends, err := kadm.NewClient(c).ListEndOffsets(n.ctx, topic)
+		require.NoError(t, err)
+		end, _ := ends.Lookup(topic, 0)
+		require.NoError(t, end.Err)
+		require.EqualValues(t, 2, end.Offset)
+		c.Close()
 	}
 }
 
