@@ -99,12 +99,10 @@ func (p *Partition) adoptProducers(h *tier.Head) error {
 // reconcileLocal compares what is local with what the head covers. It returns why the partition can't be served, ""
 // if it can. The caller holds p.mu.
 func (p *Partition) reconcileLocal() string {
-	if p.next <= p.tiered {
-		// Nothing is pending here; offsets go on where the archive ends.
-		p.next = p.tiered
-		if p.local > p.next {
-			p.local = p.next
-		}
+	if p.next < p.tiered {
+		// Nothing is pending here; offsets go on where the archive ends. What is local ends below that, if there is
+		// anything: it can't serve as the part from local on, which must have no hole.
+		p.next, p.local = p.tiered, p.tiered
 	}
 	if p.next < p.start {
 		p.next = p.start
@@ -112,6 +110,9 @@ func (p *Partition) reconcileLocal() string {
 	p.durable = p.next
 	if !p.hole.empty() && p.hole.to > max(p.tiered, p.start) {
 		return fmt.Sprintf("offsets %d to %d are damaged in the local log and not in the bucket", max(p.hole.from, p.tiered), p.hole.to-1)
+	}
+	if !p.hole.empty() {
+		p.local = max(p.local, p.hole.to) // lookups by time see no hole in what is local
 	}
 	p.hole = gap{}
 	if p.local > p.tiered && p.local > p.start {
