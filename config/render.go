@@ -135,7 +135,8 @@ func (c *Config) Values() map[string]string {
 
 // WriteHelp writes the settings as plain text, for --help.
 func WriteHelp(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	group := ""
 	for i := range Settings {
 		s := &Settings[i]
@@ -149,5 +150,13 @@ func WriteHelp(w io.Writer) error {
 		}
 		fmt.Fprintf(tw, "  %s\t%s\t%s\n", s.Name, def, s.Form())
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,7 +89,7 @@ func (l localInfo) Disk() admin.DiskUsage {
 		u.Free = free
 	}
 	if n := l.node.Load(); n != nil && n.set != nil {
-		u.Used = n.set.Log().DiskBytes()
+		u.Used, u.Budget = n.set.Log().DiskBytes(), n.budget
 	}
 	return u
 }
@@ -117,57 +116,4 @@ func (t traffic) APIs(fn func(admin.APIStats)) {
 
 func (t traffic) Topics(fn func(admin.TopicStats)) {
 	t.Counters.Topics(func(s broker.TopicStats) { fn(admin.TopicStats(s)) })
-}
-
-// health collects what is wrong from those who know.
-type health struct {
-	d  *daemon
-	mu sync.Mutex
-	// problems by component, for what is found out once and not at each look.
-	problems map[string]admin.Problem
-}
-
-func (h *health) set(component, message string, unready bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.problems[component] = admin.Problem{Component: component, Message: message, Unready: unready}
-}
-
-func (h *health) clear(component string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.problems, component)
-}
-
-func (h *health) has(component string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.problems[component]
-	return ok
-}
-
-// Check returns the problems of this moment.
-func (h *health) Check() []admin.Problem {
-	h.mu.Lock()
-	list := make([]admin.Problem, 0, len(h.problems)+1)
-	for _, p := range h.problems {
-		list = append(list, p)
-	}
-	h.mu.Unlock()
-	n := h.d.current.node.Load()
-	if n == nil {
-		return append(list, admin.Problem{Component: "process", Message: "starting, or joining the cluster again", Unready: true})
-	}
-	if n.set != nil {
-		if wm := n.set.Log().Watermarks(); wm.Err != nil {
-			list = append(list, admin.Problem{Component: "commitlog", Message: "refuses writes: " + wm.Err.Error(), Unready: true})
-		}
-		if err := n.set.Err(); err != nil {
-			list = append(list, admin.Problem{Component: "commitlog", Message: err.Error(), Unready: true})
-		}
-	}
-	if n.session.ValidFor(time.Now()) <= 0 {
-		list = append(list, admin.Problem{Component: "cluster", Message: "the lease in etcd may have ended", Unready: true})
-	}
-	return list
 }

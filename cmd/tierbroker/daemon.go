@@ -167,7 +167,7 @@ func (d *daemon) openBucket(ctx context.Context) error {
 	if c, ok := raw.(io.Closer); ok {
 		d.onClose(c.Close)
 	}
-	d.bucket = bucket.NewMeter(raw, d.metrics.ObserveBucket)
+	d.bucket = bucket.NewMeter(raw, d.health.observeBucket)
 	if d.dir.fresh {
 		return awaitBucket(ctx, bucketPatience, d.checkBucket)
 	}

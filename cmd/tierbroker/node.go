@@ -43,6 +43,7 @@ type node struct {
 	archive *tier.Archive
 	cache   *cache.Cache
 	set     *partition.Set
+	budget  int64 // bytes that the commit log may use
 	broker  *broker.Broker
 
 	work   *errgroup.Group
@@ -105,6 +106,7 @@ func (n *node) openStorage() error {
 	if err != nil {
 		return err
 	}
+	n.budget = diskBudget(c, used, free)
 	pause := min(time.Minute, max(time.Second, c.SweepDelay/4))
 	n.set, err = partition.OpenSet(partition.SetOptions{
 		Dir: dir,
@@ -118,7 +120,7 @@ func (n *node) openStorage() error {
 		BootID:      bootID(),
 		Now:         nowMs,
 		OnEvent:     partitionEvent(n.d.log),
-		DiskBudget:  diskBudget(c, used, free), RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
+		DiskBudget:  n.budget, RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
 		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
 	})
 	if err != nil {

@@ -22,7 +22,12 @@ var errLeaseLost = errors.New("the lease in etcd has ended")
 func (d *daemon) serve(ctx context.Context) error {
 	failed := make(chan error, 1)
 	checking, stop := context.WithCancel(ctx)
-	defer stop()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		d.health.watchCluster(checking)
+	}()
+	defer func() { stop(); <-watched }()
 	if d.health.has("bucket") {
 		go func() {
 			if err := d.recheckBucket(checking); err != nil {
@@ -78,6 +83,7 @@ func (d *daemon) watch(ctx context.Context, n *node, failed <-chan error) error 
 		select {
 		case <-ctx.Done():
 			d.stopping = time.Now()
+			d.health.set("process", "stopping", true)
 			return context.Cause(ctx)
 		case err := <-failed:
 			return err
