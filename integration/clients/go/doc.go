@@ -8,6 +8,7 @@
 //	TIERBROKER_MODE       old or new: API versions to use
 //	TIERBROKER_RUN        prefix of all topic names
 //	TIERBROKER_READ       topics written by other clients, to be read as well
+//	TIERBROKER_ONLY_READ  when set, do nothing but that
 //
 // It prints one line "ok CLIENT MODE: CASE" or "FAIL CLIENT MODE: CASE: WHY" for each case.
 package main

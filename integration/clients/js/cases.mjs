@@ -45,7 +45,13 @@ async function runAll (c, check, topicFor, mode) {
   if (mode === 'new') codecs.push('zstd') // needs Produce 7 and Fetch 10
   for (const codec of codecs) {
     const topic = topicFor(codec)
-    await check(`create topic for ${codec}`, () => c.create(topic, 3))
+    await check(`create topic for ${codec}`, async () => {
+      await c.create(topic, 3)
+      await eventually(async () => { // it has a leader
+        const n = Number(await c.lookup(topic, latest))
+        if (n !== 0) throw new Error(`it ends at ${n}`)
+      })
+    })
     await check(`produce ${codec}`, () => c.produce(topic, codec, dataset()))
     await check(`consume ${codec}`, () => read(c, topic, 0))
     await check(`consume ${codec} from the middle`, () => read(c, topic, records / 2 + 3))
@@ -76,15 +82,27 @@ async function lookups (c, topic) {
 
 async function createDelete (c, topic) {
   await c.create(topic, 5)
-  let n = await c.partitions(topic)
-  if (n !== 5) throw new Error(`${n} partitions after creation, want 5`)
+  const expect = n => eventually(async () => {
+    const got = await c.partitions(topic)
+    if (got !== n) throw new Error(`${got} partitions, want ${n}`)
+  })
+  await expect(5)
   let refused = false
   try { await c.create(topic, 5) } catch { refused = true }
   if (!refused) throw new Error('a second creation under the same name was not refused')
   await c.remove(topic)
+  await expect(0)
+}
+
+// eventually tries until it works or patience ends.
+async function eventually (f) {
   const deadline = Date.now() + patience
-  while ((n = await c.partitions(topic)) !== 0) {
-    if (Date.now() > deadline) throw new Error(`${n} partitions after deletion`)
+  for (;;) {
+    try {
+      return await f()
+    } catch (err) {
+      if (Date.now() > deadline) throw err
+    }
     await new Promise(resolve => setTimeout(resolve, 100))
   }
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// broker is a tierbroker that the suite started.
+type broker struct {
+	cmd   *exec.Cmd
+	kafka string
+	log   string
+	ended chan error
+}
+
+// startBroker builds the broker, starts it on free ports in a directory of its own, and waits
+// until it is ready.
+func startBroker(ctx context.Context, s *suite) (*broker, error) {
+	bin := filepath.Join(s.temp, "tierbroker")
+	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/tierbroker")
+	build.Dir = s.root
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the broker: %w\n%s", err, out)
+	}
+	kafka, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	admin, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	b := &broker{kafka: kafka, log: filepath.Join(s.temp, "broker.log"), ended: make(chan error, 1)}
+	log, err := os.Create(b.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	// Not CommandContext: an interrupt must let the broker stop in order.
+	b.cmd = exec.Command(bin, "--data-dir", filepath.Join(s.temp, "data"), "--kafka-listen", kafka, "--admin-listen", admin)
+	b.cmd.Stdout, b.cmd.Stderr = log, log
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so does one from the terminal
+	if err := b.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the broker: %w", err)
+	}
+	go func() { b.ended <- b.cmd.Wait() }()
+	if err := b.awaitReady(ctx, admin); err != nil {
+		b.stop(true) //nolint:errcheck // the first error is the one to tell
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *broker) awaitReady(ctx context.Context, admin string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case err := <-b.ended:
+			b.ended <- err
+			return fmt.Errorf("the broker ended at start: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("the broker did not become ready: %w", ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends the broker in order and checks that it does; the end of its log is shown if asked.
+func (b *broker) stop(show bool) error {
+	b.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended; told below
+	var err error
+	select {
+	case err = <-b.ended:
+	case <-time.After(30 * time.Second):
+		b.cmd.Process.Kill() //nolint:errcheck // the same
+		<-b.ended
+		err = fmt.Errorf("it did not stop within 30 s")
+	}
+	if log, readErr := os.ReadFile(b.log); readErr == nil && (show || err != nil) {
+		fmt.Fprintf(os.Stderr, "--- the end of the broker's log:\n%s\n", log[max(0, len(log)-8000):])
+	}
+	if err != nil {
+		return fmt.Errorf("stop the broker: %w", err)
+	}
+	return nil
+}
+
+// freeAddr returns an address of this machine that is free now.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
