@@ -122,7 +122,7 @@ func (s *Set) step(wm segment.Watermarks) {
 		s.stopIndexing(err)
 		return
 	}
-	s.measure(wm.Written)
+	s.measure(wm.Written, false)
 	s.progress.advance(s.exposedTo, s.committedTo)
 }
 

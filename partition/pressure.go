@@ -2,16 +2,42 @@ package partition
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tierbroker/tierbroker/segment"
 )
 
 // pressure says how full the local log is. Producers are slowed before it is full and refused when it is; reading
 // and uploading go on, since uploads are what frees space (design, section 4).
 type pressure struct {
-	used   atomic.Int64 // bytes between the oldest file and the newest write
-	oldest atomic.Uint64
+	used   atomic.Int64 // bytes that full files take on disk and that are written of the active one
 	refuse atomic.Bool
+
+	mu     sync.Mutex
+	sealed int64  // bytes of the full files
+	base   uint64 // of the active file, and its end
+	end    uint64
+}
+
+// follow computes the used bytes for a written position. Positions aren't bytes on disk: each start of the log begins a
+// new file, and files that were cut short leave gaps in the position space. The files are looked at again when the
+// position has left the active one, or when again is set because some were dropped.
+func (r *pressure) follow(log *segment.Log, written uint64, again bool) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if again || written < r.base || written >= r.end {
+		r.sealed, r.base, r.end = 0, written, written
+		for _, f := range log.Files() {
+			if !f.Active {
+				r.sealed += f.Bytes
+				continue
+			}
+			r.base, r.end = f.Base, f.Base+uint64(f.Bytes)
+		}
+	}
+	return r.sealed + int64(max(written, r.base)-r.base)
 }
 
 // Shares of the disk budget.
@@ -23,9 +49,9 @@ const (
 // maxThrottle is the delay that producers are asked for right before writes are refused.
 const maxThrottle = time.Second
 
-// measure follows the log's size; the commit loop calls it after each step.
-func (s *Set) measure(written uint64) {
-	used := int64(written - min(written, s.pressure.oldest.Load()))
+// measure follows the log's size; the commit loop calls it after each step, reclaim with again after a file is gone.
+func (s *Set) measure(written uint64, again bool) {
+	used := s.pressure.follow(s.log, written, again)
 	s.pressure.used.Store(used)
 	if float64(used) > reclaimShare*float64(s.o.DiskBudget) {
 		s.kickReclaim()
@@ -61,5 +87,5 @@ func (s *Set) throttle() time.Duration {
 	return time.Duration(share * float64(maxThrottle))
 }
 
-// LogBytes is the span of the log between its oldest file and its newest write.
+// LogBytes is what the log holds on disk, without what is allocated ahead.
 func (s *Set) LogBytes() int64 { return s.pressure.used.Load() }

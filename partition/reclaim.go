@@ -68,8 +68,7 @@ func (s *Set) reclaimFile(now int64) (bool, error) {
 		return false, nil // who owns what isn't known yet
 	}
 	f := files[0]
-	s.pressure.oldest.Store(f.Base)
-	s.measure(s.log.Watermarks().Written)
+	s.measure(s.log.Watermarks().Written, true)
 	if f.Active || s.progress.committedTo() < f.End {
 		return false, nil
 	}
@@ -203,10 +202,7 @@ func (s *Set) drop(f segment.FileInfo, users []user) error {
 	if err := s.log.Drop(f.Base); err != nil {
 		return err
 	}
-	if files := s.log.Files(); len(files) > 0 {
-		s.pressure.oldest.Store(files[0].Base)
-		s.measure(s.log.Watermarks().Written)
-	}
+	s.measure(s.log.Watermarks().Written, true)
 	return nil
 }
 
