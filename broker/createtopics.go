@@ -146,10 +146,10 @@ func (b *Broker) shape(img *cluster.Image, in *kmsg.CreateTopicsRequestTopic) (i
 	case partitions <= 0:
 		return 0, 0, refuse(kerr.InvalidPartitions, "Number of partitions was set to an invalid non-positive value.")
 	}
-	alive := len(img.Brokers())
+	alive := max(len(img.Brokers()), 1) // this broker answers, whatever has become of its lease
 	switch {
 	case replicas == -1:
-		replicas = int16(min(int(max(defaults.ReplicationFactor, 1)), max(alive, 1)))
+		replicas = int16(min(int(max(defaults.ReplicationFactor, 1)), alive))
 	case replicas <= 0:
 		return 0, 0, refuse(kerr.InvalidReplicationFactor, "Replication factor must be larger than 0, or -1 to use the default value.")
 	case int(replicas) > alive:
