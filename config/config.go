@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,15 +75,6 @@ func (c *Config) Source(name string) string {
 
 // HasRole tells whether the process has the given role.
 func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }
-
-// BucketURL returns the bucket's URL, with the directory bucket inside the data
-// directory when none was set.
-func (c *Config) BucketURL() string {
-	if c.Bucket != "" {
-		return c.Bucket
-	}
-	return "file://" + filepath.Join(c.DataDir, "bucket")
-}
 
 // AdvertiseHostPort returns the host and port that clients are told. bound is
 // the address the Kafka listener really has, which gives the port when neither

@@ -47,7 +47,6 @@ func TestTableIsComplete(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c, err := Load(Input{})
 	require.NoError(t, err)
-	require.Equal(t, "file://data/bucket", c.BucketURL())
 	require.Equal(t, int32(1), c.BrokerID)
 	require.Equal(t, Bytes(256<<20), c.SegmentFileBytes)
 	require.Equal(t, 500*time.Millisecond, c.SyncInterval)

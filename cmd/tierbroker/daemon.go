@@ -39,6 +39,7 @@ type daemon struct {
 	kafkaClosed bool
 	admin       *admin.Server
 	bucket      bucket.Bucket // metered
+	bucketName  string        // its URL
 	cluster     *cluster.Client
 	rootID      string // cluster that the bucket names, when the data directory names none
 	host        string // as clients are told
@@ -160,7 +161,12 @@ func (d *daemon) closeKafka() error {
 // openBucket opens the bucket and checks it: now for a new data directory, in the
 // background for a known one whose bucket doesn't answer.
 func (d *daemon) openBucket(ctx context.Context) error {
-	raw, err := openBucket(ctx, d.config)
+	u, err := bucketURL(d.config)
+	if err != nil {
+		return err
+	}
+	d.bucketName = u.String()
+	raw, err := openBucket(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -204,7 +210,7 @@ func (d *daemon) checkBucket(ctx context.Context) error {
 
 // checkRoot holds the bucket's cluster against the data directory's.
 func (d *daemon) checkRoot(found string) error {
-	own, name := d.dir.identity.ClusterID, d.config.BucketURL()
+	own, name := d.dir.identity.ClusterID, d.bucketName
 	switch {
 	case own == found:
 		return nil
@@ -307,7 +313,7 @@ func (k catalogKeeper) Run(ctx context.Context) error {
 func (d *daemon) openAdmin(l net.Listener) error {
 	o := admin.Options{
 		Cluster: d.cluster, Health: d.health, Metrics: d.metrics, Config: d.config.Values(), Version: version, BrokerID: d.config.BrokerID,
-		Bucket: d.config.BucketURL(), Now: nowMs, Loopback: isLoopback(l.Addr()), Pprof: d.config.Pprof,
+		Bucket: d.bucketName, Now: nowMs, Loopback: isLoopback(l.Addr()), Pprof: d.config.Pprof,
 		OnFault: func(err error) { d.log.Warn("admin server", zap.Error(err)) },
 	}
 	if d.kafka != nil {

@@ -70,7 +70,7 @@ func (d *daemon) readyFields() []zap.Field {
 	if d.kafka != nil {
 		fields = append(fields, zap.String("kafka", d.kafka.Addrs()[0].String()), zap.String("advertised", hostPort(d.host, d.port)))
 	}
-	return append(fields, zap.String("admin", d.adminURL), zap.String("bucket", d.config.BucketURL()),
+	return append(fields, zap.String("admin", d.adminURL), zap.String("bucket", d.bucketName),
 		zap.String("cluster", d.cluster.Image().ClusterID()), zap.String("version", version),
 		zap.Duration("took", time.Since(d.began).Round(time.Millisecond)))
 }

@@ -44,11 +44,7 @@ func bucketURL(c *config.Config) (bucket.URL, error) {
 }
 
 // openBucket opens the store without asking it anything.
-func openBucket(ctx context.Context, c *config.Config) (bucket.Bucket, error) {
-	u, err := bucketURL(c)
-	if err != nil {
-		return nil, err
-	}
+func openBucket(ctx context.Context, u bucket.URL) (bucket.Bucket, error) {
 	if u.Scheme == bucket.SchemeS3 {
 		b, err := s3.Open(ctx, s3.Options{URL: u, NoCheck: true})
 		if err != nil {
