@@ -37,7 +37,7 @@ func (s *Set) enqueue(q *queued, payload []byte, newEpoch bool) error {
 	sync := !q.onWrite
 	if newEpoch {
 		mark := queued{p: q.p, kind: frame.EpochStart, entry: index.Entry{Base: q.entry.Base, Last: q.entry.Base - 1, Epoch: q.entry.Epoch, AppendTime: q.entry.AppendTime}}
-		if err := s.enqueueFrame(&mark, []byte(q.p.topic), sync); err != nil {
+		if err := s.enqueueFrame(&mark, nil, sync); err != nil {
 			return err
 		}
 	}
@@ -50,9 +50,12 @@ func (s *Set) enqueueFrame(q *queued, payload []byte, sync bool) error {
 		Type: q.kind, ID: q.p.id, Epoch: q.entry.Epoch, BaseOffset: q.entry.Base,
 		RecordCount: q.entry.Records, AppendTime: q.entry.AppendTime, PayloadLen: uint32(len(payload)),
 	}}
+	if q.kind == frame.EpochStart {
+		e.Header.Extensions = nameExtension(q.p.topic)
+	}
 	hlen := e.Header.EncodedLen()
 	pos, gen, err := s.log.Enqueue(e)
-	e.Payload = nil
+	e.Payload, e.Header.Extensions = nil, nil
 	if err != nil {
 		return err
 	}

@@ -72,3 +72,21 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 	s.parts[id] = p
 	return nil
 }
+
+// extTopic is the extension of an epoch-start frame that holds the topic's name. It can't be the payload: a control
+// frame's payload is at most 21 bytes, so that the header's checksum covers it, and a longer one reads as damage.
+const extTopic = 1
+
+func nameExtension(topic string) []frame.Extension {
+	return []frame.Extension{{Type: extTopic, Value: []byte(topic)}}
+}
+
+// topicName returns the name in an epoch-start frame, "" when it has none.
+func topicName(h *frame.Header) string {
+	for _, e := range h.Extensions {
+		if e.Type == extTopic {
+			return string(e.Value)
+		}
+	}
+	return ""
+}

@@ -98,8 +98,8 @@ func (r *recovery) visit(f segment.Frame) error {
 			return err
 		}
 	case frame.EpochStart:
-		p := r.s.ensure(f.ID, string(f.Payload))
-		p.topic = string(f.Payload)
+		p := r.s.ensure(f.ID, "")
+		p.topic = topicName(&f.Header)
 		r.epochAt[f.ID] = f.BaseOffset
 	case frame.Truncate:
 		if err := r.truncate(&f); err != nil {
