@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -46,15 +45,11 @@ func (f *franz) remove(topic string) error {
 func (f *franz) partitions(topic string) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	topics, err := f.admin.ListTopics(ctx, topic)
+	topics, err := f.admin.ListTopics(ctx) // all: asking for one by name may create it
 	if err != nil {
 		return 0, err
 	}
-	t := topics[topic]
-	if errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
-		return 0, nil
-	}
-	return len(t.Partitions), t.Err
+	return len(topics[topic].Partitions), topics[topic].Err
 }
 
 func (f *franz) produce(topic, codec string, rs []record) error {

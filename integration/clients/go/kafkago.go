@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -98,15 +97,16 @@ func (k *kafkaGo) remove(topic string) error {
 func (k *kafkaGo) partitions(topic string) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	resp, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	resp, err := k.client.Metadata(ctx, &kafka.MetadataRequest{}) // all: asking for one by name may create it
 	if err != nil {
 		return 0, err
 	}
-	t := resp.Topics[0]
-	if errors.Is(t.Error, kafka.UnknownTopicOrPartition) {
-		return 0, nil
+	for _, t := range resp.Topics {
+		if t.Name == topic {
+			return len(t.Partitions), t.Error
+		}
 	}
-	return len(t.Partitions), t.Error
+	return 0, nil
 }
 
 var kafkaGoCodecs = map[string]kafka.Compression{

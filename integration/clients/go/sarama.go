@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,18 +42,11 @@ func (s *saramaClient) create(topic string, partitions int) error {
 func (s *saramaClient) remove(topic string) error { return s.admin.DeleteTopic(topic) }
 
 func (s *saramaClient) partitions(topic string) (int, error) {
-	topics, err := s.admin.DescribeTopics([]string{topic})
+	topics, err := s.admin.ListTopics() // all: asking for one by name may create it
 	if err != nil {
 		return 0, err
 	}
-	switch t := topics[0]; {
-	case errors.Is(t.Err, sarama.ErrUnknownTopicOrPartition):
-		return 0, nil
-	case !errors.Is(t.Err, sarama.ErrNoError):
-		return 0, t.Err
-	default:
-		return len(t.Partitions), nil
-	}
+	return int(topics[topic].NumPartitions), nil
 }
 
 func (s *saramaClient) produce(topic, codec string, rs []record) error {
