@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,5 +162,43 @@ func TestSteadyReaderMayBeSlow(t *testing.T) {
 		require.True(t, bytes.Equal(want, got[8:]))
 		require.Greater(t, time.Since(begun), 5*DefaultWriteTimeout)
 		s.noEvent()
+	})
+}
+
+// failingListener fails a few times, as when file descriptors run out, then gives connections.
+type failingListener struct {
+	net.Listener
+	failures int
+	conns    chan net.Conn
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, syscall.EMFILE
+	}
+	nc, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return nc, nil
+}
+
+func TestAcceptGoesOnAfterErrors(t *testing.T) {
+	inBubble(t, echo, func(t *testing.T, s *testServer, _ func() net.Conn) {
+		l := &failingListener{failures: 12, conns: make(chan net.Conn, 1)}
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		l.conns <- theirs
+		begun := time.Now()
+		s.wg.Add(1)
+		go s.accept(l, s.o.Listeners[0])
+		write(t, ours, frame(1, []byte("ping")))
+		_, err := io.ReadFull(ours, make([]byte, 12))
+		require.NoError(t, err)
+		require.InDelta(t, 5, time.Since(begun).Seconds(), 1, "it waited longer and longer, up to a second")
+		require.Equal(t, EventAccept, s.event().Kind)
+		require.Equal(t, int64(12), s.Stats().Events["accept"])
+		close(l.conns)
 	})
 }
