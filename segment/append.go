@@ -3,6 +3,7 @@ package segment
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tierbroker/tierbroker/frame"
 )
@@ -44,8 +45,9 @@ type item struct {
 // Watermarks.Synced has passed pos, both in generation gen. Every Enqueue should be
 // followed by a Written; without one the frame is written within SyncInterval.
 //
-// It blocks only while MaxQueuedBytes are waiting, or while a new file is being
-// allocated. Errors: ErrPoisoned, ErrFull, ErrClosed, ErrTooLarge; then e has no place.
+// It waits, MaxWait at most, only while MaxQueuedBytes are queued or a new file is
+// being allocated. Errors: ErrPoisoned, ErrFull, ErrBusy, ErrClosed, ErrTooLarge; then e
+// has no place.
 func (l *Log) Enqueue(e *Entry) (pos uint64, gen uint64, err error) {
 	hlen := e.Header.EncodedLen()
 	n := FrameLen(hlen, len(e.Payload))
@@ -78,11 +80,50 @@ func (l *Log) Enqueue(e *Entry) (pos uint64, gen uint64, err error) {
 // admit waits until a frame of n bytes may be queued and has room in the active file.
 func (l *Log) admit(n int64) error {
 	for {
+		done, err := l.tryAdmit(n)
+		if done || err != nil {
+			return err
+		}
+		if err := l.admitSlowly(n); err != nil {
+			return err
+		}
+	}
+}
+
+// tryAdmit returns true when there is room, and false when one has to wait for it.
+func (l *Log) tryAdmit(n int64) (bool, error) {
+	switch {
+	case l.closed:
+		return false, ErrClosed
+	case l.err != nil:
+		return false, l.err
+	case l.queued > 0 && l.queued+n > l.o.MaxQueuedBytes:
+		return false, nil
+	case l.active != nil && l.next+uint64(n) <= l.active.base+l.active.capacity:
+		return true, nil
+	case len(l.spares) > 0:
+		h, err := l.takeSpare()
+		if h != nil {
+			l.rotate(h)
+		}
+		return h != nil, err
+	}
+	return false, nil
+}
+
+// admitSlowly waits until tryAdmit may say something else.
+func (l *Log) admitSlowly(n int64) error {
+	late := false
+	timer := time.AfterFunc(l.o.MaxWait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		late = true
+		l.space.Broadcast()
+		l.allocated.Broadcast()
+	})
+	defer timer.Stop()
+	for !late && !l.closed && l.err == nil {
 		switch {
-		case l.closed:
-			return ErrClosed
-		case l.err != nil:
-			return l.err
 		case l.queued > 0 && l.queued+n > l.o.MaxQueuedBytes:
 			l.wantDrain = true
 			kick(l.kickSync)
@@ -99,6 +140,10 @@ func (l *Log) admit(n int64) error {
 			}
 		}
 	}
+	if late && l.err == nil && !l.closed {
+		return fmt.Errorf("%w: %d bytes are queued", ErrBusy, l.queued)
+	}
+	return nil
 }
 
 // rotate goes on in a new file. Its header is written with its first group.
@@ -114,7 +159,7 @@ func (l *Log) rotate(h *handle) {
 
 // newFile makes the next file of the position space.
 func (l *Log) newFile(h *handle) *file {
-	f := &file{l: l, h: h, base: l.nextBase, capacity: uint64(h.size), incarnation: l.incarnation}
+	f := &file{l: l, h: h, base: l.nextBase, capacity: uint64(h.size), incarnation: l.incarnation, created: time.Now().UnixMilli()}
 	f.refs.Store(1)
 	f.end.Store(f.first())
 	return f

@@ -13,6 +13,9 @@ var (
 	// ErrFull: there is no room for a new file, or it would eat into Options.MinFree.
 	// Later calls succeed by themselves once there is room again.
 	ErrFull = errors.New("segment: no space for a new file")
+	// ErrBusy: the queue stayed full, or a new file was still being allocated, for
+	// longer than Options.MaxWait. Trying again is fine.
+	ErrBusy = errors.New("segment: too much waits for the disk")
 	// ErrClosed: the log was closed.
 	ErrClosed = errors.New("segment: log is closed")
 	// ErrTooLarge: the frame fits into no file, or passes the limits of package frame.

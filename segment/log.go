@@ -32,6 +32,8 @@ type Options struct {
 	MinFree int64
 	// RecentBytes is how far back from the end Ref.Recent reaches, 64 MiB by default.
 	RecentBytes int64
+	// MaxWait is how long Enqueue waits at most, 1 s by default.
+	MaxWait time.Duration
 	// RetryInterval is the pause after a failed allocation, 250 ms by default.
 	RetryInterval time.Duration
 }
@@ -47,13 +49,14 @@ func (o *Options) defaults() error {
 	set(&o.RecentBytes, 64<<20)
 	set((*int64)(&o.SyncInterval), int64(500*time.Millisecond))
 	set((*int64)(&o.RetryInterval), int64(250*time.Millisecond))
+	set((*int64)(&o.MaxWait), int64(time.Second))
 	if o.FS == nil {
 		o.FS = OSFS{}
 	}
 	if o.FileBytes%4096 != 0 || o.FileBytes < 2*FileHeaderLen || uint64(o.FileBytes) > maxFileBytes {
 		return fmt.Errorf("segment: file size %d is not a multiple of 4096 between %d and %d", o.FileBytes, 2*FileHeaderLen, maxFileBytes)
 	}
-	if o.MaxQueuedBytes < 0 || o.MinFree < 0 || o.RecentBytes < 0 || o.SyncInterval < 0 || o.RetryInterval < 0 {
+	if o.MaxQueuedBytes < 0 || o.MinFree < 0 || o.RecentBytes < 0 || o.SyncInterval < 0 || o.RetryInterval < 0 || o.MaxWait < 0 {
 		return errors.New("segment: negative option")
 	}
 	return nil
@@ -82,6 +85,7 @@ type file struct {
 	h           *handle
 	base        uint64
 	capacity    uint64
+	created     int64
 	incarnation uint64
 	end         atomic.Uint64 // positions below it can be read
 	refs        atomic.Int64  // 1 for the log, 1 for each Ref; 0 = gone
@@ -194,11 +198,12 @@ func (l *Log) setFiles(fs []*file) { l.files.Store(&fs) }
 
 // FileInfo describes one file of the log.
 type FileInfo struct {
-	Base   uint64 // position of its first byte
-	End    uint64 // position after its last written frame
-	Bytes  int64  // on disk
-	Active bool   // the one being written
-	Refs   int    // references held on it
+	Base    uint64 // position of its first byte
+	End     uint64 // position after its last written frame
+	Bytes   int64  // on disk
+	Active  bool   // the one being written
+	Refs    int    // references held on it
+	Created int64  // ms since 1970; 0 when its header is damaged
 }
 
 // Files lists the log's files, oldest first, without spare ones.
@@ -207,7 +212,7 @@ func (l *Log) Files() []FileInfo {
 	defer l.mu.Unlock()
 	var out []FileInfo
 	for _, f := range *l.files.Load() {
-		out = append(out, FileInfo{Base: f.base, End: f.end.Load(), Bytes: f.h.size, Active: f == l.active, Refs: int(f.refs.Load()) - 1})
+		out = append(out, FileInfo{Base: f.base, End: f.end.Load(), Bytes: f.h.size, Active: f == l.active, Refs: int(f.refs.Load()) - 1, Created: f.created})
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 )
 
 func joinPath(dir, name string) string { return filepath.Join(dir, name) }
@@ -14,7 +13,7 @@ func joinPath(dir, name string) string { return filepath.Join(dir, name) }
 // Open. from is 0, or the position of a frame, or the end of one, below which the
 // caller needs nothing and all is known to be synced: a checkpoint.
 //
-// All that was visited is on stable storage when Open returns. When there is no space
+// Everything is on stable storage before the first frame is visited. When there is no space
 // for the new segment, Open succeeds, and Enqueue returns ErrFull until there is.
 func Open(o Options, from uint64, visit func(f Frame) error) (*Log, Recovered, error) {
 	if err := o.defaults(); err != nil {
@@ -48,7 +47,7 @@ func Inspect(o Options, from uint64, visit func(f Frame) error) (Recovered, erro
 	if err := r.run(); err != nil {
 		return r.res, err
 	}
-	return r.res, r.close()
+	return r.res, errors.Join(r.visitAll(), r.close())
 }
 
 // adopt makes the recovered files the log's and starts the new segment.
@@ -58,6 +57,9 @@ func (l *Log) adopt(r *recovery) error {
 	}
 	if err := l.fs.SyncDir(l.o.Dir); err != nil {
 		return fmt.Errorf("segment: sync the directory: %w", err)
+	}
+	if err := r.visitAll(); err != nil {
+		return err
 	}
 	if err := l.adoptFiles(r); err != nil {
 		return err
@@ -107,7 +109,7 @@ func (l *Log) adoptFiles(r *recovery) error {
 		h := &handle{f: f.f, size: f.size, path: l.path(f.name)}
 		// The log owns the file now: r.close must not touch it.
 		f.f = nil
-		nf := &file{l: l, h: h, base: f.base, capacity: f.space(0) - f.base, incarnation: f.hdr.Incarnation, durable: true}
+		nf := &file{l: l, h: h, base: f.base, capacity: f.space(0) - f.base, incarnation: f.hdr.Incarnation, created: f.hdr.Created, durable: true}
 		nf.refs.Store(1)
 		nf.end.Store(f.end)
 		files = append(files, nf)
@@ -247,7 +249,7 @@ func (l *Log) fileHeader(f *file) []byte {
 	return appendFileHeader(nil, &FileHeader{
 		Kind: l.kind, HasPred: l.predEnd != 0, Incarnation: f.incarnation,
 		Base: f.base, Capacity: f.capacity, PredBase: l.predBase, PredEnd: l.predEnd,
-		Synced: l.synced, Created: time.Now().UnixMilli(),
+		Synced: l.synced, Created: f.created,
 	})
 }
 

@@ -28,6 +28,7 @@ type scanner struct {
 	buf         []byte
 	off         int64          // file offset of buf[0]
 	bad         map[int64]bool // pages that the disk can't deliver
+	newer       error          // an ErrVersion of the last header that was ok
 }
 
 // window returns the bytes at pos: n, or fewer at the limit. They are valid until the
@@ -109,8 +110,8 @@ func (s *scanner) header(pos uint64) (h frame.Header, hlen int, ok bool, err err
 	if b, err = s.window(pos, frame.MaxHeaderLen+frame.CoveredPayload); err != nil {
 		return h, 0, false, err
 	}
-	h, hlen, err = frame.Decode(b)
-	if err != nil && !errors.Is(err, frame.ErrVersion) {
+	h, hlen, s.newer = frame.Decode(b)
+	if s.newer != nil && !errors.Is(s.newer, frame.ErrVersion) {
 		return h, 0, false, nil
 	}
 	n := uint64(FrameLen(hlen, int(h.PayloadLen)))
@@ -120,20 +121,33 @@ func (s *scanner) header(pos uint64) (h frame.Header, hlen int, ok bool, err err
 	return h, hlen, true, nil
 }
 
+// bytes returns the payload of the frame at pos, whose header came from the window. The
+// window may move; then what the header points to is decoded again from it.
+func (s *scanner) bytes(pos uint64, h *frame.Header, hlen int) ([]byte, error) {
+	off := s.off
+	b, err := s.window(pos, hlen+int(h.PayloadLen))
+	if err != nil {
+		return nil, err
+	}
+	if s.off != off {
+		again, _, err := frame.Decode(b)
+		if err != nil && !errors.Is(err, frame.ErrVersion) {
+			return nil, fmt.Errorf("segment: frame at %d changed while it was read: %w", pos, err)
+		}
+		*h = again
+	}
+	return b[hlen:], nil
+}
+
 // payload reads and verifies the payload of the frame at pos. A bad one is reported as
 // its reason.
 func (s *scanner) payload(pos uint64, h *frame.Header, hlen int) (p []byte, reason, err error) {
-	b, err := s.window(pos, hlen+int(h.PayloadLen))
-	if err != nil {
+	if p, err = s.bytes(pos, h, hlen); err != nil {
 		return nil, nil, err
 	}
-	// The window may have moved: what the header points to is decoded again from it.
-	again, _, err := frame.Decode(b)
-	if err != nil {
-		return nil, err, nil
+	if s.newer != nil {
+		return p, s.newer, nil
 	}
-	*h = again
-	p = b[hlen:]
 	return p, frame.Verify(h, p), nil
 }
 
