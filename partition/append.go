@@ -59,9 +59,7 @@ func (p *Partition) Append(b []byte, o AppendOptions) (Ack, error) {
 			return Ack{}, err
 		}
 		if v == duplicate {
-			// The original may not be durable yet: the duplicate waits for it.
-			ack.Duplicate, ack.BaseOffset, ack.LastOffset = true, first.base, first.last
-			ack.pos, ack.end, ack.gen = first.end, first.end, first.gen
+			p.answerDuplicate(&ack, &first)
 			return ack, nil
 		}
 	}
@@ -73,6 +71,19 @@ func (p *Partition) Append(b []byte, o AppendOptions) (Ack, error) {
 	}
 	ack.Throttle = p.set.throttle()
 	return ack, nil
+}
+
+// answerDuplicate makes the ack of a batch that was appended before. The original may not be written or durable yet:
+// then the duplicate waits for it. The caller holds p.mu.
+func (p *Partition) answerDuplicate(ack *Ack, first *producedBatch) {
+	ack.Duplicate, ack.BaseOffset, ack.LastOffset = true, first.base, first.last
+	safe := p.stored
+	if ack.onWrite {
+		safe = p.durable
+	}
+	if first.last >= safe && first.end > 0 {
+		ack.pos, ack.end, ack.gen = first.end-1, first.end, first.gen
+	}
 }
 
 func limits(cfg *cluster.TopicConfig, now int64) batch.Limits {
@@ -108,6 +119,7 @@ func (p *Partition) appendLocked(b []byte, h *batch.Header, now int64, ack *Ack)
 	}
 	batch.Stamp(b, base, p.epoch)
 	newEpoch := len(p.epochs) == 0 || p.epochs[len(p.epochs)-1].Epoch != p.epoch
+	mark := newEpoch || p.announce
 	q := queued{
 		p: p, kind: frame.Data, onWrite: ack.onWrite,
 		entry: index.Entry{Base: base, Last: base + count - 1, Length: uint32(len(b)), MaxTimestamp: h.MaxTimestamp,
@@ -118,9 +130,10 @@ func (p *Partition) appendLocked(b []byte, h *batch.Header, now int64, ack *Ack)
 		q.producer = produced{id: h.ProducerID, epoch: h.ProducerEpoch, seen: now, batch: producedBatch{
 			firstSeq: h.FirstSequence, lastSeq: h.LastSequence(), base: base, last: base + count - 1}}
 	}
-	if err := p.set.enqueue(&q, b, newEpoch); err != nil {
+	if err := p.set.enqueue(&q, b, mark); err != nil {
 		return storageError(err)
 	}
+	p.announce = false
 	if newEpoch {
 		p.epochs = append(p.epochs, p.epochStart(base))
 	}
@@ -160,7 +173,7 @@ func storageError(err error) error {
 // Written returns when the batch is in the page cache; the caller may become the one who writes for all that wait.
 // It doesn't depend on anybody else's progress but the disk's. After it the appended bytes may be reused.
 func (a *Ack) Written() error {
-	if a.Duplicate || a.set == nil {
+	if a.set == nil || a.end == 0 {
 		return nil
 	}
 	if err := a.set.log.Written(a.pos, a.gen); err != nil {

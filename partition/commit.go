@@ -26,18 +26,21 @@ type queued struct {
 const maxBacklog = 1 << 18
 
 // enqueue gives the frame its position and joins the queue of the commit loop. appendMu makes both one step, so that
-// the queue is in log order across partitions; the log's Enqueue does no I/O. With newEpoch an epoch-start frame
-// goes first: it tells recovery which epoch begins at which offset.
-func (s *Set) enqueue(q *queued, payload []byte, newEpoch bool) error {
+// the queue is in log order across partitions; the log's Enqueue does no I/O. With mark an epoch-start frame
+// goes first: it tells recovery which epoch begins at which offset, and that it is meant to begin there.
+func (s *Set) enqueue(q *queued, payload []byte, mark bool) error {
 	if s.backlog.Load() >= maxBacklog {
 		return fmt.Errorf("%d batches wait for the disk", maxBacklog)
 	}
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
+	if s.gate {
+		return errWriteFailed
+	}
 	sync := !q.onWrite
-	if newEpoch {
-		mark := queued{p: q.p, kind: frame.EpochStart, entry: index.Entry{Base: q.entry.Base, Last: q.entry.Base - 1, Epoch: q.entry.Epoch, AppendTime: q.entry.AppendTime}}
-		if err := s.enqueueFrame(&mark, nil, sync); err != nil {
+	if mark {
+		m := queued{p: q.p, kind: frame.EpochStart, entry: index.Entry{Base: q.entry.Base, Last: q.entry.Base - 1, Epoch: q.entry.Epoch, AppendTime: q.entry.AppendTime}}
+		if err := s.enqueueFrame(&m, nil, sync); err != nil {
 			return err
 		}
 	}
@@ -78,7 +81,6 @@ func (s *Set) commitLoop() {
 	defer close(s.commitDone)
 	marks := make(chan segment.Watermarks)
 	go s.pumpWatermarks(marks)
-	seen := s.log.Watermarks()
 	for {
 		select {
 		case wm, ok := <-marks:
@@ -86,11 +88,14 @@ func (s *Set) commitLoop() {
 				s.lastCommit()
 				return
 			}
-			if wm.Generation != seen.Generation {
-				s.rollback(wm)
+			if wm.Generation > s.generation {
+				wm = s.repair(wm)
 			}
-			seen = wm
-			s.step(wm)
+			if wm.Generation == s.generation { // older ones are from before a repair
+				s.step(wm)
+			}
+		case <-s.reopenDue:
+			s.step(s.repair(s.log.Watermarks()))
 		case x := <-s.execs:
 			x.done <- s.commitBatch(x.fill)
 		case <-s.dirtySignal:
@@ -281,59 +286,6 @@ func (s *Set) commitIndex(b *index.Batch) error {
 	}
 }
 
-// exec is a change of the index that somebody other than the commit loop needs.
-type exec struct {
-	fill func(*index.Batch) error
-	done chan error
-}
-
-// update has the commit loop apply fill as one index batch.
-func (s *Set) update(fill func(*index.Batch) error) error {
-	x := exec{fill: fill, done: make(chan error, 1)}
-	select {
-	case s.execs <- x:
-		return <-x.done
-	case <-s.commitDone:
-		return ErrClosing
-	}
-}
-
-func (s *Set) commitBatch(fill func(*index.Batch) error) error {
-	b := s.index.NewBatch()
-	defer b.Close()
-	if fill != nil {
-		if err := fill(b); err != nil {
-			return err
-		}
-	}
-	return s.finishBatch(b)
-}
-
-// markDirty has the partition's metadata written with the next index batch.
-func (s *Set) markDirty(p *Partition) {
-	s.dirtyMu.Lock()
-	if !p.metaDirty {
-		p.metaDirty = true
-		s.dirty = append(s.dirty, p)
-	}
-	s.dirtyMu.Unlock()
-	select {
-	case s.dirtySignal <- struct{}{}:
-	default:
-	}
-}
-
-func (s *Set) takeDirty() []*Partition {
-	s.dirtyMu.Lock()
-	defer s.dirtyMu.Unlock()
-	ps := s.dirty
-	s.dirty = nil
-	for _, p := range ps {
-		p.metaDirty = false
-	}
-	return ps
-}
-
 // raisesMax says whether a batch raises the partition's running maximum timestamp. Only the commit loop calls it.
 func (p *Partition) raisesMax(ts int64) (bool, error) {
 	if !p.maxKnown {
@@ -368,7 +320,10 @@ func (p *Partition) settle(q *queued) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.localBytes += int64(q.entry.Length)
-	p.settled++
+	p.stored = q.entry.Last + 1
+	for p.settled < len(p.tail) && p.tail[p.settled].Last < p.stored {
+		p.settled++
+	}
 	if p.settled > 2*keptTail {
 		cut := p.settled - keptTail
 		n := copy(p.tail, p.tail[cut:])

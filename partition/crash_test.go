@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tierbroker/tierbroker/batch"
+	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 )
@@ -153,6 +154,21 @@ func (w *crashWorld) crash(t *testing.T, seed int64, power bool) {
 	}
 	require.NoError(t, w.files.Restart(rnd, nil))
 	w.store.Revive(nil)
+}
+
+// settle waits until the log has taken itself back into use.
+func (w *crashWorld) settle(t *testing.T) {
+	t.Helper()
+	eventually(t, func() bool { return w.set.log.Watermarks().Err == nil }, func() string { return "the log stays poisoned" })
+}
+
+// idle lets the loops of the set make some rounds.
+func (w *crashWorld) idle(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		w.state.touch()
+		require.NoError(t, w.set.update(func(*index.Batch) error { return nil }))
+	}
 }
 
 // crashCase runs the scenario with a crash that arm prepares, recovers, and goes on to the end.

@@ -25,10 +25,15 @@ type budget struct {
 	left  int
 	first bool // the first entry is taken whatever its size
 	limit int64
+	full  bool // an entry below limit was too large
 }
 
 func (g *budget) take(e *index.Entry) bool {
-	if e.Base >= g.limit || (int(e.Length) > g.left && !g.first) {
+	if e.Base >= g.limit {
+		return false
+	}
+	if int(e.Length) > g.left && !g.first {
+		g.full = true
 		return false
 	}
 	g.left -= int(e.Length)
@@ -39,10 +44,10 @@ func (g *budget) take(e *index.Entry) bool {
 // entries appends to buf the local entries from the one that holds offset (or the next one) on, as the budget allows.
 // The index answers for what it has and the memory tail for the rest; a run that moves from tail to index meanwhile
 // is found there.
-func (p *Partition) entries(buf *entryBuf, offset int64, g budget) error {
+func (p *Partition) entries(buf *entryBuf, offset int64, g *budget) error {
 	for next := offset; ; {
 		before := len(buf.list)
-		tailBase, full := p.tailEntries(buf, next, &g)
+		tailBase, full := p.tailEntries(buf, next, g)
 		if full {
 			return nil
 		}
@@ -113,7 +118,7 @@ func (p *Partition) scanLocal(offset, limit int64, fn func(*index.Entry) bool) e
 	defer buf.free()
 	for {
 		buf.list = buf.list[:0]
-		if err := p.entries(buf, offset, budget{left: scanChunk, first: true, limit: limit}); err != nil {
+		if err := p.entries(buf, offset, &budget{left: scanChunk, first: true, limit: limit}); err != nil {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
 		}
 		for i := range buf.list {

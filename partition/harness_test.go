@@ -187,6 +187,12 @@ func (c *fakeCluster) remove(id frame.PartitionID) {
 	c.publish()
 }
 
+// touch publishes another image of the same state, as unrelated changes of the cluster do.
+func (c *fakeCluster) touch() {
+	c.mu.Lock()
+	c.publish()
+}
+
 // publish builds an image and hands it to the set. It is called with mu held and releases it.
 func (c *fakeCluster) publish() {
 	c.rev++

@@ -15,7 +15,7 @@ type meta struct {
 	Topic       string       `json:"topic"`
 	Epoch       int32        `json:"epoch"`
 	Start       int64        `json:"start"`
-	Next        int64        `json:"next"` // offsets below it may have been assigned
+	Next        int64        `json:"next"` // everything below it is in the log behind the checkpoint's entries, in the bucket, or void
 	Local       int64        `json:"local"`
 	Tiered      int64        `json:"tiered"`
 	Ceiling     int64        `json:"ceiling"`
@@ -25,6 +25,7 @@ type meta struct {
 	Extents     int          `json:"extents,omitempty"`
 	Archived    int64        `json:"archived,omitempty"`
 	Async       bool         `json:"async,omitempty"`
+	Jump        bool         `json:"jump,omitempty"`
 }
 
 // maxMeta caps what is read back: an epoch entry is well under 100 bytes.
@@ -35,9 +36,9 @@ const maxMeta = 16 << 20
 func (p *Partition) encodeMeta() (metadata, head []byte) {
 	p.mu.Lock()
 	m := meta{
-		Topic: p.topic, Epoch: p.epoch, Start: p.start, Next: p.durable, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
+		Topic: p.topic, Epoch: p.epoch, Start: p.start, Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
 		Epochs: p.epochs, HeadVersion: p.headVersion, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
-		Async: p.cfg.Load().Durability == cluster.Async,
+		Async: p.cfg.Load().Durability == cluster.Async, Jump: p.jump,
 	}
 	b, err := json.Marshal(&m)
 	head, p.headDirty = p.headDirty, nil
@@ -64,6 +65,7 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 	p.epoch, p.start, p.tiered, p.ceiling = m.Epoch, m.Start, m.Tiered, max(m.Ceiling, firstCeiling)
 	p.epochs, p.headVersion, p.headKnown, p.extents, p.archived = m.Epochs, m.HeadVersion, m.HeadKnown, m.Extents, m.Archived
 	p.next, p.local = max(m.Next, m.Tiered, m.Start), m.Local
+	p.stored, p.jump = p.next, m.Jump
 	if m.Async {
 		cfg := s.defaultConfig
 		cfg.Durability = cluster.Async

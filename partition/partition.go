@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
@@ -29,6 +30,7 @@ type Partition struct {
 	start   int64
 	local   int64 // first offset with a local copy
 	tiered  int64
+	stored  int64 // everything below it is synced and in the index
 	durable int64
 	next    int64
 	ceiling int64
@@ -55,9 +57,12 @@ type Partition struct {
 	wantCeiling  int64
 	rollForced   bool
 	queuedRoll   bool
-	retryAt      int64 // ms: no roll before, after a failed one
-	hole         gap   // offsets that recovery found damaged locally
-	jump         bool  // records that somebody saw may be lost: the next offset must be the ceiling
+	retryAt      time.Time // no roll before, after a failed one
+	hole         gap       // offsets that recovery found damaged locally
+	jump         bool      // records that somebody saw may be lost: the next offset must be the ceiling
+	resume       bool      // Recovering only because of a jump: the roll worker makes it and the partition is Writing again
+	prepared     bool      // Recovering, and ready for Writing under epoch
+	announce     bool      // the next batch needs an epoch-start frame, to tell recovery that it doesn't follow the one before
 
 	metaDirty bool // under set.dirtyMu
 	headDirty []byte

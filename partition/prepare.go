@@ -20,6 +20,9 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 		return err
 	}
 	defer p.unlockSwap()
+	if err := p.drain(ctx); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	known := p.headKnown && p.hole.empty() && p.local <= max(p.tiered, p.start)
 	fresh := epoch == firstEpoch && p.next == 0
@@ -32,8 +35,7 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 	p.mu.Lock()
 	p.epoch, p.headOwned, p.headKnown = epoch, false, true
 	reason := p.reconcileLocal()
-	jump := p.jump && p.next > p.start
-	p.jump = jump
+	jump := p.jump
 	p.mu.Unlock()
 	if reason != "" {
 		p.fail(reason, ErrCorrupt)
@@ -47,8 +49,32 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 			return fmt.Errorf("void the offsets that the reboot may have lost: %w", err)
 		}
 	}
+	p.mu.Lock()
+	p.prepared = true
+	p.mu.Unlock()
 	p.set.markDirty(p)
 	return nil
+}
+
+// drain waits until nothing of the partition is on its way into the index: what was appended is stored, or was taken
+// back. The partition takes no appends meanwhile.
+func (p *Partition) drain(ctx context.Context) error {
+	idle := func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.stored == p.next
+	}
+	if idle() {
+		return nil
+	}
+	err := p.set.settleAll(ctx)
+	if idle() {
+		return nil // also when it was lost
+	}
+	if err == nil {
+		err = errors.New("batches are still being written")
+	}
+	return fmt.Errorf("%w: wait for the commit log: %w", ErrStorage, err)
 }
 
 // refreshHead loads the head from the bucket. The caller holds swap.
@@ -107,7 +133,7 @@ func (p *Partition) reconcileLocal() string {
 	if p.next < p.start {
 		p.next = p.start
 	}
-	p.durable = p.next
+	p.durable, p.stored = p.next, p.next
 	if !p.hole.empty() && p.hole.to > max(p.tiered, p.start) {
 		return fmt.Sprintf("offsets %d to %d are damaged in the local log and not in the bucket", max(p.hole.from, p.tiered), p.hole.to-1)
 	}

@@ -10,25 +10,26 @@ import (
 // waiting producer, and a group commit wakes them together.
 type progress struct {
 	mu        sync.Mutex
-	exposed   uint64 // async entries below it are visible
-	committed uint64 // sync entries below it are indexed and visible
-	gen       uint64
-	failedAt  []failure // one per generation that ended in a failed write, newest last
+	exposed   uint64    // async entries below it are visible
+	committed uint64    // sync entries below it are indexed and visible
+	failures  []failure // newest last
+	forgotten uint64    // generations below it ended so long ago that their failures aren't remembered
 	err       error     // set when the loop has ended
 	changed   chan struct{}
 }
 
-// failure says that in generation gen nothing at or above at was stored.
+// failure says that of the generations below before, nothing at or above at was stored. That is all of them and not
+// just the last one: a second failure before the log is open again may lose more than the first one did.
 type failure struct {
-	gen, at uint64
-	err     error
+	before, at uint64
+	err        error
 }
 
-// keptFailures bounds the memory of past failures; an append older than all of them has long been answered.
-const keptFailures = 64
+// keptFailures bounds the memory of past failures.
+const keptFailures = 256
 
-func newProgress(at, gen uint64) *progress {
-	return &progress{exposed: at, committed: at, gen: gen, changed: make(chan struct{})}
+func newProgress(at uint64) *progress {
+	return &progress{exposed: at, committed: at, changed: make(chan struct{})}
 }
 
 func (g *progress) advance(exposed, committed uint64) {
@@ -40,13 +41,13 @@ func (g *progress) advance(exposed, committed uint64) {
 	g.mu.Unlock()
 }
 
-func (g *progress) failed(f failure, gen uint64) {
+func (g *progress) failed(f failure) {
 	g.mu.Lock()
-	g.failedAt = append(g.failedAt, f)
-	if len(g.failedAt) > keptFailures {
-		g.failedAt = g.failedAt[1:]
+	g.failures = append(g.failures, f)
+	if len(g.failures) > keptFailures {
+		g.forgotten = g.failures[0].before
+		g.failures = append([]failure(nil), g.failures[1:]...)
 	}
-	g.gen = gen
 	g.broadcast()
 	g.mu.Unlock()
 }
@@ -67,8 +68,12 @@ func (g *progress) broadcast() {
 
 // outcome says whether an append is decided: stored (true, nil), lost (true, error) or still open.
 func (g *progress) outcome(a *Ack) (bool, error) {
-	for _, f := range g.failedAt {
-		if f.gen == a.gen && a.end > f.at {
+	if a.gen < g.forgotten {
+		// Who asks so late gets the answer that is never wrong: it isn't known to be stored.
+		return true, fmt.Errorf("%w: the log has failed too often since", ErrStorage)
+	}
+	for _, f := range g.failures {
+		if a.gen < f.before && a.end > f.at {
 			return true, fmt.Errorf("%w: %w", ErrStorage, f.err)
 		}
 	}

@@ -38,6 +38,11 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (Batches, error) {
 			}
 		}
 		b, again, err := p.readCold(ctx, r)
+		if err == nil && b.Bytes == 0 && b.Next > r.Offset {
+			r.Offset = b.Next // a void: what follows it may be local
+			try = -1
+			continue
+		}
 		if !again || try == maxReadTries {
 			return b, err
 		}
@@ -69,16 +74,19 @@ func (h *hotRead) release() {
 func (p *Partition) readHot(r ReadRequest, durable int64) (Batches, bool, error) {
 	buf := entryBufs.Get().(*entryBuf)
 	defer buf.free()
-	if err := p.entries(buf, r.Offset, budget{left: r.MaxBytes, first: r.AtLeastOne, limit: durable}); err != nil {
+	g := budget{left: r.MaxBytes, first: r.AtLeastOne, limit: durable}
+	if err := p.entries(buf, r.Offset, &g); err != nil {
 		return Batches{}, false, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
-	if len(buf.list) == 0 {
-		// Either the first batch is larger than asked for, or local data begins later.
-		return Batches{Next: r.Offset}, !r.AtLeastOne, nil
+	if len(buf.list) == 0 && !g.full {
+		return Batches{}, false, nil
 	}
 	p.mu.Lock()
 	covered := p.tiered
 	p.mu.Unlock()
+	if len(buf.list) == 0 {
+		return Batches{Next: r.Offset}, true, nil // the first batch is larger than asked for
+	}
 	if first := buf.list[0].Base; first > r.Offset && r.Offset < covered {
 		return Batches{}, false, nil
 	}
@@ -129,14 +137,16 @@ func ifFirst(i int, err error) error {
 	return err
 }
 
-// readCold answers from the archive. again asks the caller to look at the offsets anew: the head has changed.
+// readCold answers from the archive. again asks the caller to look at the offsets anew: the head has changed, or the
+// partition has gone back behind the offset. Without a batch at or behind the offset the answer is empty, and its Next
+// is the archive's end.
 func (p *Partition) readCold(ctx context.Context, r ReadRequest) (b Batches, again bool, err error) {
 	h, err := p.head(ctx)
 	if err != nil {
 		return Batches{}, false, err
 	}
 	if h == nil || r.Offset >= h.End {
-		return Batches{}, false, fmt.Errorf("%w: offset %d of %s-%d is neither in the local log nor in the bucket", ErrCorrupt, r.Offset, p.topic, p.id.Partition)
+		return Batches{}, true, fmt.Errorf("%w: offset %d of %s-%d is neither in the local log nor in the bucket", ErrCorrupt, r.Offset, p.topic, p.id.Partition)
 	}
 	maxBytes := r.MaxBytes
 	if !r.AtLeastOne && maxBytes <= 0 {
@@ -155,6 +165,9 @@ func (p *Partition) readCold(ctx context.Context, r ReadRequest) (b Batches, aga
 	if !r.AtLeastOne && got.Bytes > maxBytes {
 		got.Release()
 		return Batches{Next: r.Offset}, false, nil
+	}
+	if got.Bytes == 0 {
+		return Batches{Next: got.Next}, false, nil
 	}
 	return Batches{Slices: got.Slices, Bytes: got.Bytes, Next: got.Next, owner: &coldRead{got}}, false, nil
 }

@@ -18,7 +18,7 @@ func (s *Set) kickReclaim() {
 	}
 }
 
-// reclaimLoop gives log files back, oldest first. It also retries what waits for a healthy disk.
+// reclaimLoop gives log files back, oldest first.
 func (s *Set) reclaimLoop() {
 	t := time.NewTicker(s.o.RollInterval)
 	defer t.Stop()
@@ -29,7 +29,6 @@ func (s *Set) reclaimLoop() {
 		case <-s.reclaims:
 		case <-t.C:
 		}
-		s.tryReopen()
 		for s.ctx.Err() == nil {
 			dropped, err := s.reclaimOldest(s.o.Now())
 			if err != nil && s.ctx.Err() == nil {
@@ -144,9 +143,7 @@ func (s *Set) pinned(img *cluster.Image, users []user) bool {
 		covered := u.last < u.p.tiered || u.last < u.p.start
 		if !covered && u.p.serving() {
 			u.p.rollForced = true
-			if s.o.Now() >= u.p.retryAt {
-				s.kickRoll(u.p)
-			}
+			s.kickRoll(u.p)
 			s.notePending(u.p)
 		}
 		orphan := u.p.state == Closed && img.TopicByID(u.id.Topic) == nil

@@ -94,8 +94,8 @@ func (s *Set) follow(pl *plan, id frame.PartitionID, a cluster.Assignment, t *cl
 		}
 	case cluster.Writing:
 		p.mu.Lock()
-		if p.epoch == a.Epoch && p.state == Recovering {
-			p.state = Writing // the transaction's answer was lost, its effect wasn't
+		if p.epoch == a.Epoch && p.state == Recovering && p.prepared {
+			p.state, p.prepared = Writing, false // the transaction's answer was lost, its effect wasn't
 			p.wake()
 		}
 		p.mu.Unlock()
@@ -150,7 +150,8 @@ func (s *Set) startAll(starts []start) error {
 			entering = append(entering, s.transition(st, cluster.Recovering, ""))
 		}
 		st.p.mu.Lock()
-		st.p.state, st.p.reason = Recovering, ""
+		st.p.state, st.p.reason, st.p.prepared, st.p.resume = Recovering, "", false, false
+		st.p.wake()
 		st.p.mu.Unlock()
 	}
 	if err := s.o.Cluster.Transition(s.ctx, entering); err != nil && !errors.Is(err, cluster.ErrFenced) {
@@ -172,8 +173,8 @@ func (s *Set) startAll(starts []start) error {
 	}
 	for _, st := range ready {
 		st.p.mu.Lock()
-		if st.p.state == Recovering && !s.closing.Load() {
-			st.p.state = Writing
+		if st.p.state == Recovering && st.p.prepared && !s.closing.Load() {
+			st.p.state, st.p.prepared = Writing, false
 			st.p.wake()
 		}
 		st.p.mu.Unlock()

@@ -49,7 +49,8 @@ func (s *Set) recover() error {
 		return errors.Join(err, log.Close())
 	}
 	s.committedTo, s.exposedTo = r.end, r.end
-	s.progress = newProgress(r.end, log.Watermarks().Generation)
+	s.generation = log.Watermarks().Generation
+	s.progress = newProgress(r.end)
 	s.recovered = Recovery{Frames: r.n, From: max(from, found.Start), To: found.End, Torn: found.Torn, Corrupt: found.Corrupt,
 		Rebuilt: !ok && found.End > found.Start, Rebooted: s.rebooted(extra, ok, found), Partitions: len(s.parts)}
 	for _, c := range found.Corrupt {
@@ -138,6 +139,8 @@ func (r *recovery) data(f *segment.Frame) error {
 		}
 	} else if !r.knows(p) {
 		p.local = base
+	} else if base > p.next {
+		p.jump = false // this is where it went
 	}
 	delete(r.epochAt, f.ID)
 	r.replayed[p] = true
@@ -183,6 +186,10 @@ func (r *recovery) truncate(f *segment.Frame) error {
 		return fmt.Errorf("frame at %d: %w", f.Position, err)
 	}
 	p := r.s.ensure(f.ID, "")
+	if f.Flags&flagSeen != 0 {
+		p.jump = p.jump || p.next <= end // above it the jump has been made
+		return nil
+	}
 	p.next = min(p.next, end)
 	p.trimEpochs(end)
 	r.b.DeleteEntriesFrom(f.ID, end)
@@ -215,7 +222,7 @@ func (r *recovery) commit() error {
 		r.b.PutFileUse(k.file, k.id, last)
 	}
 	for p := range r.replayed {
-		p.durable = p.next
+		p.durable, p.stored = p.next, p.next
 		m, _ := p.encodeMeta()
 		r.b.PutMeta(p.id, m)
 	}
@@ -240,7 +247,7 @@ func (r *recovery) finish(end uint64) error {
 // settleRecovered ends the replay: everything local is durable.
 func (s *Set) settleRecovered() {
 	for _, p := range s.parts {
-		p.durable, p.reopenedAt = p.next, p.next
+		p.durable, p.stored, p.reopenedAt = p.next, p.next, p.next
 		p.headKnown = p.headKnown && !s.recovered.Rebuilt
 		if s.recovered.Rebooted && p.cfg.Load().Durability == cluster.Async {
 			p.jump = true

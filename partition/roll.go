@@ -129,7 +129,7 @@ func (p *Partition) objectSpec(from, to int64) tier.ObjectSpec {
 func (p *Partition) planObject(from, target int64) (*rollSource, int64, error) {
 	size := max(p.rollBytes(), minObjectBytes)
 	buf := &entryBuf{}
-	if err := p.entries(buf, from, budget{left: int(size), first: true, limit: target}); err != nil {
+	if err := p.entries(buf, from, &budget{left: int(size), first: true, limit: target}); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	src := &rollSource{log: p.set.log}
@@ -224,7 +224,7 @@ func (p *Partition) rolled(end, bytes int64) error {
 func (p *Partition) firstEntry(offset int64) (index.Entry, bool, error) {
 	buf := entryBufs.Get().(*entryBuf)
 	defer buf.free()
-	if err := p.entries(buf, offset, budget{first: true, limit: 1<<63 - 1}); err != nil {
+	if err := p.entries(buf, offset, &budget{first: true, limit: 1<<63 - 1}); err != nil {
 		return index.Entry{}, false, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	if len(buf.list) == 0 {
@@ -250,6 +250,10 @@ func (p *Partition) raiseCeiling(ctx context.Context) error {
 // to other records (design, section 9). The gap becomes a void extent. The caller holds swap; the partition isn't
 // Writing.
 func (p *Partition) jumpToCeiling(ctx context.Context) error {
+	// What is still on its way into the index could be lost and take the partition back from where it jumped to.
+	if err := p.drain(ctx); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	end := p.next
 	p.mu.Unlock()
@@ -266,8 +270,10 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 	}
 	to := nh.End
 	p.mu.Lock()
-	p.next, p.durable, p.local, p.jump = to, to, to, false
+	p.next, p.stored, p.durable, p.local = to, to, to, to
+	p.jump, p.announce = false, true
 	p.tail, p.settled = nil, 0
+	p.pending, p.pendingSince = 0, 0
 	p.mu.Unlock()
 	p.set.event(Warn, p, fmt.Sprintf("offsets %d to %d are left void: records with durability async may have been lost there", end, to-1), nil)
 	p.set.markDirty(p)

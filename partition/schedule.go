@@ -59,7 +59,7 @@ func (s *Set) notePending(p *Partition) {
 // kickRoll puts the partition into the queue of the workers, unless it waits there or failed a moment ago. The
 // caller holds p.mu.
 func (s *Set) kickRoll(p *Partition) {
-	if p.queuedRoll || p.state != Writing && p.state != Draining && !p.jump {
+	if p.queuedRoll || time.Now().Before(p.retryAt) || p.state != Writing && p.state != Draining && !p.resume {
 		return
 	}
 	p.queuedRoll = true
@@ -91,11 +91,11 @@ func (s *Set) rollDue(now int64) {
 	for _, p := range ps {
 		p.mu.Lock()
 		switch {
-		case p.pending == 0 && !p.jump:
+		case p.pending == 0 && !p.resume && p.wantCeiling <= p.ceiling || !p.serving() && !p.resume:
 			s.rolls.mu.Lock()
-			delete(s.rolls.pending, p)
+			delete(s.rolls.pending, p) // one that is served again later is noted again
 			s.rolls.mu.Unlock()
-		case p.due(now, s.o.RollMinBytes, s.o.RollMaxAge) && now >= p.retryAt:
+		case p.due(now, s.o.RollMinBytes, s.o.RollMaxAge):
 			s.kickRoll(p)
 		}
 		p.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Set) rollDue(now int64) {
 func (p *Partition) due(now, minBytes int64, maxAge time.Duration) bool {
 	cfg := p.cfg.Load()
 	age := now - p.pendingSince
-	return p.pending >= cfg.SegmentBytes || p.rollForced || p.jump || p.wantCeiling > p.ceiling ||
+	return p.pending >= cfg.SegmentBytes || p.rollForced || p.resume || p.wantCeiling > p.ceiling ||
 		p.pending > 0 && (p.pending >= minBytes && age >= cfg.SegmentMs || age >= maxAge.Milliseconds())
 }
 
@@ -125,8 +125,9 @@ func (s *Set) rollWorker() {
 	}
 }
 
-// rollRetry is how long a partition rests after a failed roll.
-const rollRetry = 2 * time.Second
+// retryIntervals is how many roll intervals a partition rests after a failed roll. Nothing else may queue it meanwhile:
+// with the bucket down every batch would otherwise try an upload.
+const retryIntervals = 2
 
 func (s *Set) rollNow(p *Partition) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.BucketCallTimeout)
@@ -134,9 +135,10 @@ func (s *Set) rollNow(p *Partition) {
 	err := p.rollDueParts(ctx, s.o.Now(), s.o)
 	p.mu.Lock()
 	p.queuedRoll = false
-	p.retryAt = 0
+	p.retryAt = time.Time{}
 	if err != nil {
-		p.retryAt = s.o.Now() + rollRetry.Milliseconds()
+		// Measured on the monotonic clock: one that was set back must not keep data from the bucket.
+		p.retryAt = time.Now().Add(retryIntervals * s.o.RollInterval)
 		s.notePending(p)
 	}
 	p.mu.Unlock()
@@ -170,7 +172,7 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) e
 	}
 	defer p.unlockSwap()
 	p.mu.Lock()
-	jump := p.jump && p.state == Recovering
+	jump := p.resume && p.state == Recovering
 	p.mu.Unlock()
 	if jump {
 		return p.finishJump(ctx)
@@ -202,8 +204,8 @@ func (p *Partition) finishJump(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
-	if p.state == Recovering && !p.set.closing.Load() {
-		p.state = Writing
+	if p.state == Recovering && p.resume && !p.jump && !p.set.closing.Load() {
+		p.state, p.resume = Writing, false
 		p.wake()
 	}
 	p.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
@@ -36,8 +37,13 @@ type Set struct {
 	scratch  segment.Entry
 	lastEnd  uint64 // log position behind the newest append of this run, and its generation
 	lastGen  uint64
+	gate     bool // nothing may be appended: a failure is being dealt with
 
 	// The commit loop's own.
+	generation             uint64           // of the log: failures up to it have been dealt with
+	jumping                []*Partition     // must jump, and the log doesn't say so yet
+	reopening              bool             // the log could not be opened again at the first attempt
+	reopenDue              <-chan time.Time // the next attempt
 	inflight               []queued
 	exposedN               int
 	exposedTo, committedTo uint64
@@ -65,7 +71,6 @@ type Set struct {
 	commitDone   chan struct{}
 	work         sync.WaitGroup
 	closing      atomic.Bool
-	reopen       atomic.Bool // the log is poisoned and could not be reopened yet
 	fatal        atomic.Pointer[error]
 }
 
@@ -276,7 +281,7 @@ func (s *Set) settleAll(ctx context.Context) error {
 // lastCommit indexes what is synced when the loop is told to end.
 func (s *Set) lastCommit() {
 	wm := s.log.Watermarks()
-	if wm.Err == nil {
+	if wm.Err == nil && wm.Generation == s.generation {
 		s.step(wm)
 	}
 }
