@@ -39,6 +39,7 @@ type EmbeddedOptions struct {
 
 // Embedded is a running etcd member.
 type Embedded struct {
+	dir    string
 	etcd   *embed.Etcd
 	client *clientv3.Client
 	lock   *os.File
@@ -52,6 +53,9 @@ var walOnce sync.Once
 
 const walSegmentBytes = 16 << 20
 
+// memberDir is etcd's own directory, below that of EmbeddedOptions.
+const memberDir = "member"
+
 // StartEmbedded starts etcd and returns when it serves. ErrInUse: another process
 // has the directory.
 func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
@@ -63,7 +67,7 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{lock: lock}
+	e := &Embedded{dir: o.Dir, lock: lock}
 	if e.etcd, err = embed.StartEtcd(embeddedConfig(o)); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
 	}
@@ -82,7 +86,22 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
 	}
 	e.client = v3client.New(e.etcd.Server)
+	e.reserve()
 	return e, nil
+}
+
+// reserve gives the database file the disk space for its whole size. The file is sparse, and
+// etcd ends the process when one of its pages finds no space on a full disk. This is a
+// precaution: a disk that is full already, or that can't reserve, leaves things as they are.
+func (e *Embedded) reserve() {
+	f, err := os.OpenFile(filepath.Join(e.dir, memberDir, "member", "snap", "db"), os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil {
+		_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, info.Size())
+	}
 }
 
 // Client returns a client of the member. It is closed with the member.
@@ -121,7 +140,7 @@ func lockDir(dir string) (*os.File, error) {
 func embeddedConfig(o EmbeddedOptions) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "tierbroker"
-	c.Dir = filepath.Join(o.Dir, "member")
+	c.Dir = filepath.Join(o.Dir, memberDir)
 	// No listener at all: clients are in the process and there are no peers. The
 	// advertised URLs are recorded in the member list and never dialed.
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil

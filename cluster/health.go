@@ -83,8 +83,10 @@ func (c *Client) maintain(ctx context.Context) {
 }
 
 // maintainOnce compacts when the quota comes near, defragments when much of the
-// file is free, and lifts the alarm when there is room again.
+// file is free, and lifts the alarm when there is room again. A file that has grown,
+// or was written anew, gets its disk space.
 func (c *Client) maintainOnce(ctx context.Context) error {
+	defer c.embedded.reserve()
 	s, err := c.status(ctx)
 	if err != nil {
 		return err
