@@ -161,6 +161,23 @@ func newReserve(o *Options) *reserve {
 	return &reserve{fs: o.FS, path: o.FS.PathJoin(o.Dir, "reserve"), bytes: o.ReserveBytes}
 }
 
+// adopt takes over the file of a run before, which may have been killed on the full disk
+// that this one starts on.
+func (r *reserve) adopt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes < 0 {
+		return
+	}
+	f, err := r.fs.OpenReadWrite(r.path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return
+	}
+	// That run may have ended before it had all of the space, and the disk may have none now.
+	_ = errors.Join(f.Preallocate(0, r.bytes), f.Close())
+	r.held = true
+}
+
 // wrap returns a file system that gives the reserve back when a write finds no space, and
 // then tries that write again.
 func (r *reserve) wrap(fs vfs.FS) vfs.FS {

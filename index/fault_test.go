@@ -170,17 +170,38 @@ func TestFailedManifestEndsTheStore(t *testing.T) {
 	require.ErrorIs(t, s.Close(), ErrCorrupt)
 }
 
-func TestReserve(t *testing.T) {
-	var full atomic.Bool
+// fullButReserve is a file system that has no space while full is set and the reserve is there.
+func fullButReserve(full *atomic.Bool) (*vfs.MemFS, vfs.FS) {
 	mem := vfs.NewMem()
-	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	return mem, errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if full.Load() && op.Kind == errorfs.OpCreate {
-			if _, err := mem.Stat("index/reserve"); err == nil { // no space until the reserve is gone
+			if _, err := mem.Stat("index/reserve"); err == nil {
 				return syscall.ENOSPC
 			}
 		}
 		return nil
 	}))
+}
+
+// TestReserveOfARunBefore: a store that was left on a full disk opens on it.
+func TestReserveOfARunBefore(t *testing.T) {
+	var full atomic.Bool
+	_, fs := fullButReserve(&full)
+	s, err := Open(Options{Dir: "index", FS: fs})
+	require.NoError(t, err)
+	b := s.NewBatch()
+	commitNumbered(t, b, 0)
+	require.NoError(t, b.Close())
+	require.NoError(t, s.Close())
+	full.Store(true)
+	s, err = Open(Options{Dir: "index", FS: fs})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
+func TestReserve(t *testing.T) {
+	var full atomic.Bool
+	mem, fs := fullButReserve(&full)
 	s, err := Open(Options{Dir: "index", FS: fs})
 	require.NoError(t, err)
 	_, err = mem.Stat("index/reserve")

@@ -118,6 +118,7 @@ func (s *Store) open() error {
 	if desc.Exists && desc.FormatMajorVersion > pebble.FormatNewest {
 		return fmt.Errorf("%w: %s: pebble format %d", ErrVersion, s.o.Dir, desc.FormatMajorVersion)
 	}
+	s.reserve.adopt()
 	s.reserve.restore()
 	// Pebble takes its memtables, one of them spare, out of the cache.
 	cache := pebble.NewCache(s.o.CacheBytes + 2*s.o.MemTableBytes)
