@@ -91,10 +91,12 @@ func (r *recovery) scanFile(i int) (cut bool, err error) {
 			}
 		}
 		next, cut, err := r.damage(i, s, pos, &h, hlen, reason)
+		if err == nil && next > pos {
+			r.skip = append(r.skip, span{from: pos, to: next})
+		}
 		if err != nil || cut {
 			return cut, err
 		}
-		r.skip = append(r.skip, span{from: pos, to: next})
 		pos = next
 	}
 	switch {
