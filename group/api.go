@@ -2,6 +2,7 @@ package group
 
 import (
 	"iter"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -92,3 +93,36 @@ type Stats struct {
 // State is Kafka's name of a group's state: "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead",
 // "Assigning", "Reconciling".
 type State string
+
+func (o *Options) setDefaults() {
+	duration := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	number := func(n *int, v int) {
+		if *n <= 0 {
+			*n = v
+		}
+	}
+	duration(&o.MinSessionTimeout, 6*time.Second)
+	duration(&o.MaxSessionTimeout, 30*time.Minute)
+	duration(&o.OffsetsRetention, 7*24*time.Hour)
+	duration(&o.OffsetsRetentionCheck, 10*time.Minute)
+	duration(&o.ConsumerSessionTimeout, 45*time.Second)
+	duration(&o.ConsumerHeartbeat, 5*time.Second)
+	number(&o.MaxSize, math.MaxInt32)
+	number(&o.ConsumerMaxSize, math.MaxInt32)
+	number(&o.MaxOffsetMetadataBytes, 4096)
+	number(&o.MaxGroups, 1<<20)
+	if len(o.ConsumerAssignors) == 0 {
+		o.ConsumerAssignors = []string{"uniform", "range"}
+	}
+}
+
+// noTopics is a cluster nobody has described yet.
+type noTopics struct{}
+
+func (noTopics) ByName(string) (Topic, bool) { return Topic{}, false }
+func (noTopics) ByID([16]byte) (Topic, bool) { return Topic{}, false }
+func (noTopics) All() iter.Seq[Topic]        { return func(func(Topic) bool) {} }
