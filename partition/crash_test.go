@@ -150,7 +150,7 @@ func (w *crashWorld) crash(t *testing.T, seed int64, power bool) {
 	var rnd *rand.Rand
 	if power {
 		rnd = rand.New(rand.NewSource(seed))
-		w.boot = fmt.Sprint("boot-", seed)
+		w.boot += fmt.Sprint("+", seed)
 	}
 	require.NoError(t, w.files.Restart(rnd, nil))
 	w.store.Revive(nil)

@@ -148,6 +148,7 @@ type fakeCluster struct {
 	w           *world
 	mu          sync.Mutex
 	rev         int64
+	made        uint64
 	runs        atomic.Int64
 	incarnation string
 	topics      map[frame.TopicID]*cluster.Topic
@@ -159,12 +160,23 @@ type fakeCluster struct {
 func (c *fakeCluster) create(t testing.TB, name string, overrides map[string]string) frame.PartitionID {
 	cfg, err := cluster.ParseTopicConfig(overrides, nil)
 	require.NoError(t, err)
+	id := c.add(1, name, cfg, overrides)
+	c.touch()
+	return id
+}
+
+// add makes a topic and returns its first partition; nobody is told yet.
+func (c *fakeCluster) add(n int32, name string, cfg cluster.TopicConfig, overrides map[string]string) frame.PartitionID {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made++
 	var id frame.PartitionID
-	binary.BigEndian.PutUint64(id.Topic[8:], uint64(len(c.topics)+1))
-	c.topics[id.Topic] = &cluster.Topic{Name: name, ID: id.Topic, Partitions: 1, Config: cfg, Overrides: overrides}
-	c.assigned[id] = cluster.Assignment{Owner: testBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: 0}
-	c.publish()
+	binary.BigEndian.PutUint64(id.Topic[8:], c.made)
+	c.topics[id.Topic] = &cluster.Topic{Name: name, ID: id.Topic, Partitions: n, Config: cfg, Overrides: overrides}
+	for id.Partition = n - 1; id.Partition >= 0; id.Partition-- {
+		c.assigned[id] = cluster.Assignment{Owner: testBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: 0}
+	}
+	id.Partition = 0
 	return id
 }
 
@@ -185,6 +197,20 @@ func (c *fakeCluster) remove(id frame.PartitionID) {
 	t.Deleting, t.DeletedAt = true, c.w.now.Load()
 	c.topics[id.Topic] = &t
 	c.publish()
+}
+
+// alter changes a topic's settings and waits until the partition has them.
+func (w *world) alter(t testing.TB, p *Partition, overrides map[string]string) {
+	t.Helper()
+	cfg, err := cluster.ParseTopicConfig(overrides, nil)
+	require.NoError(t, err)
+	c := w.state
+	c.mu.Lock()
+	topic := *c.topics[p.ID().Topic]
+	topic.Config, topic.Overrides = cfg, overrides
+	c.topics[topic.ID] = &topic
+	c.publish()
+	eventually(t, func() bool { return *p.Config() == cfg }, func() string { return "the settings don't arrive" })
 }
 
 // touch publishes another image of the same state, as unrelated changes of the cluster do.
@@ -213,7 +239,9 @@ func (c *fakeCluster) publish() {
 	if err != nil {
 		panic(err)
 	}
-	set.Apply(img)
+	if set != nil {
+		set.Apply(img)
+	}
 }
 
 // Transition implements Cluster.

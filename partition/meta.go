@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
 )
 
@@ -26,6 +25,7 @@ type meta struct {
 	Archived    int64        `json:"archived,omitempty"`
 	Async       bool         `json:"async,omitempty"`
 	Jump        bool         `json:"jump,omitempty"`
+	Rebooted    bool         `json:"rebooted,omitempty"`
 }
 
 // maxMeta caps what is read back: an epoch entry is well under 100 bytes.
@@ -38,7 +38,7 @@ func (p *Partition) encodeMeta() (metadata, head []byte) {
 	m := meta{
 		Topic: p.topic, Epoch: p.epoch, Start: p.start, Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
 		Epochs: p.epochs, HeadVersion: p.headVersion, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
-		Async: p.cfg.Load().Durability == cluster.Async, Jump: p.jump,
+		Async: p.async, Jump: p.jump, Rebooted: p.rebooted,
 	}
 	b, err := json.Marshal(&m)
 	head, p.headDirty = p.headDirty, nil
@@ -65,12 +65,7 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 	p.epoch, p.start, p.tiered, p.ceiling = m.Epoch, m.Start, m.Tiered, max(m.Ceiling, firstCeiling)
 	p.epochs, p.headVersion, p.headKnown, p.extents, p.archived = m.Epochs, m.HeadVersion, m.HeadKnown, m.Extents, m.Archived
 	p.next, p.local = max(m.Next, m.Tiered, m.Start), m.Local
-	p.stored, p.jump = p.next, m.Jump
-	if m.Async {
-		cfg := s.defaultConfig
-		cfg.Durability = cluster.Async
-		p.cfg.Store(&cfg)
-	}
+	p.stored, p.jump, p.async, p.asyncSaved, p.rebooted = p.next, m.Jump, m.Async, m.Async, m.Rebooted
 	s.parts[id] = p
 	return nil
 }

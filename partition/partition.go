@@ -62,6 +62,9 @@ type Partition struct {
 	jump         bool      // records that somebody saw may be lost: the next offset must be the ceiling
 	resume       bool      // Recovering only because of a jump: the roll worker makes it and the partition is Writing again
 	prepared     bool      // Recovering, and ready for Writing under epoch
+	async        bool      // some of its records may have been acknowledged before they were synced
+	asyncSaved   bool      // and the index says so on disk
+	rebooted     bool      // the machine has restarted since the partition was last ready for writing
 	announce     bool      // the next batch needs an epoch-start frame, to tell recovery that it doesn't follow the one before
 
 	metaDirty bool // under set.dirtyMu

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/tier"
 )
@@ -35,6 +36,9 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 	p.mu.Lock()
 	p.epoch, p.headOwned, p.headKnown = epoch, false, true
 	reason := p.reconcileLocal()
+	// After a restart of the machine, what was written and not synced may be gone.
+	async := p.cfg.Load().Durability == cluster.Async
+	p.jump = p.jump || p.rebooted && (p.async || async)
 	jump := p.jump
 	p.mu.Unlock()
 	if reason != "" {
@@ -50,7 +54,8 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 		}
 	}
 	p.mu.Lock()
-	p.prepared = true
+	// All that is here is synced, so only what comes may be lost.
+	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
 	p.mu.Unlock()
 	p.set.markDirty(p)
 	return nil

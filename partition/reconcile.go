@@ -44,8 +44,14 @@ func (s *Set) reconcileLoop() {
 
 // plan is what one pass has to do.
 type plan struct {
+	settings []settings
 	starting []start
 	deleting []*Partition
+}
+
+type settings struct {
+	p *Partition
+	t *cluster.Topic
 }
 
 type start struct {
@@ -56,6 +62,9 @@ type start struct {
 func (s *Set) reconcile(img *cluster.Image) error {
 	if img == nil {
 		return nil
+	}
+	if err := s.settleDoubt(img); err != nil {
+		return err
 	}
 	var pl plan
 	mine := map[frame.PartitionID]bool{}
@@ -71,13 +80,18 @@ func (s *Set) reconcile(img *cluster.Image) error {
 		s.follow(&pl, id, a, t)
 	}
 	s.closeOthers(img, mine)
+	if err := s.takeSettings(&pl); err != nil {
+		return err
+	}
 	return errors.Join(s.startAll(pl.starting), s.deleteAll(img, pl.deleting))
 }
 
 // follow decides what one assignment of this broker asks for.
 func (s *Set) follow(pl *plan, id frame.PartitionID, a cluster.Assignment, t *cluster.Topic) {
 	p := s.ensure(id, t.Name)
-	p.setConfig(t)
+	if *p.cfg.Load() != t.Config || p.Topic() != t.Name {
+		pl.settings = append(pl.settings, settings{p, t})
+	}
 	if t.Deleting {
 		if a.State != cluster.Deleted {
 			pl.deleting = append(pl.deleting, p)
@@ -102,17 +116,26 @@ func (s *Set) follow(pl *plan, id frame.PartitionID, a cluster.Assignment, t *cl
 	}
 }
 
-func (p *Partition) setConfig(t *cluster.Topic) {
-	old := p.cfg.Load()
-	if *old == t.Config && p.topic == t.Name {
-		return
+// takeSettings gives partitions their topics' new settings.
+func (s *Set) takeSettings(pl *plan) error {
+	var async []*Partition
+	for _, c := range pl.settings {
+		if c.t.Config.Durability == cluster.Async {
+			async = append(async, c.p)
+		}
 	}
-	cfg := t.Config
-	p.cfg.Store(&cfg)
-	p.mu.Lock()
-	p.topic = t.Name
-	p.mu.Unlock()
-	p.set.markDirty(p)
+	if err := s.secureAsync(async); err != nil {
+		return err
+	}
+	for _, c := range pl.settings {
+		cfg := c.t.Config
+		c.p.cfg.Store(&cfg)
+		c.p.mu.Lock()
+		c.p.topic = c.t.Name
+		c.p.mu.Unlock()
+		s.markDirty(c.p)
+	}
+	return nil
 }
 
 // closeOthers stops serving what this broker doesn't own. The local remains stay until reclaim finds that the bucket

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/tierbroker/tierbroker/batch"
-	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
@@ -37,6 +36,10 @@ func (s *Set) recover() error {
 	if err := s.loadPartitions(); err != nil {
 		return err
 	}
+	newDir, err := s.newDir()
+	if err != nil {
+		return err
+	}
 	r := &recovery{s: s, b: s.index.NewBatch(), end: from, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
 		epochAt: map[frame.PartitionID]int64{}, replayed: map[*Partition]bool{}}
 	log, found, err := segment.Open(s.o.Log, from, r.visit)
@@ -53,6 +56,7 @@ func (s *Set) recover() error {
 	s.progress = newProgress(r.end)
 	s.recovered = Recovery{Frames: r.n, From: max(from, found.Start), To: found.End, Torn: found.Torn, Corrupt: found.Corrupt,
 		Rebuilt: !ok && found.End > found.Start, Rebooted: s.rebooted(extra, ok, found), Partitions: len(s.parts)}
+	s.doubt(extra, ok, newDir && !ok)
 	for _, c := range found.Corrupt {
 		s.event(Error, s.parts[c.ID], fmt.Sprintf("commit log is damaged at position %d of %s: %s", c.Position, c.File, c.Reason), ErrCorrupt)
 	}
@@ -249,18 +253,7 @@ func (s *Set) settleRecovered() {
 	for _, p := range s.parts {
 		p.durable, p.stored, p.reopenedAt = p.next, p.next, p.next
 		p.headKnown = p.headKnown && !s.recovered.Rebuilt
-		if s.recovered.Rebooted && p.cfg.Load().Durability == cluster.Async {
-			p.jump = true
-		}
+		p.rebooted = p.rebooted || s.recovered.Rebooted
+		s.markDirty(p)
 	}
-}
-
-// rebooted says whether records that were only in the page cache may be gone: the machine has restarted since the
-// log was last open, and nobody closed the log before that.
-func (s *Set) rebooted(extra []byte, ok bool, found segment.Recovered) bool {
-	var x checkpointExtra
-	if !ok || decodeExtra(extra, &x) != nil {
-		return found.End > found.Start // unknown: assume the worst when there is data
-	}
-	return !x.Clean && x.Boot != s.o.BootID
 }

@@ -2,7 +2,6 @@ package partition
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -72,6 +71,7 @@ type Set struct {
 	work         sync.WaitGroup
 	closing      atomic.Bool
 	fatal        atomic.Pointer[error]
+	empty, lossy atomic.Bool // see settleDoubt
 }
 
 // Recovery says what opening the local data found.
@@ -225,20 +225,6 @@ func (s *Set) stopIndexing(err error) {
 	s.progress.end(err)
 }
 
-// checkpointExtra is stored beside the checkpoint: which boot of the machine wrote it, and whether the log was closed.
-type checkpointExtra struct {
-	Boot  string `json:"boot"`
-	Clean bool   `json:"clean"`
-}
-
-func (s *Set) checkpointExtra(clean bool) []byte {
-	b, err := json.Marshal(checkpointExtra{Boot: s.o.BootID, Clean: clean})
-	if err != nil {
-		panic(err) // a string and a bool always encode
-	}
-	return b
-}
-
 // Close refuses new appends, finishes what was accepted, saves a checkpoint and closes log and index. It takes as
 // long as one fdatasync and one index flush; uploads under way are given up (their objects are swept later).
 func (s *Set) Close(ctx context.Context) error {
@@ -285,5 +271,3 @@ func (s *Set) lastCommit() {
 		s.step(wm)
 	}
 }
-
-func decodeExtra(b []byte, x *checkpointExtra) error { return json.Unmarshal(b, x) }
