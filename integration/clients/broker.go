@@ -17,7 +17,8 @@ type broker struct {
 	cmd   *exec.Cmd
 	kafka string
 	log   string
-	ended chan error
+	ended chan struct{} // closed when it ended, with err set
+	err   error
 }
 
 // startBroker builds the broker, starts it on free ports in a directory of its own, and waits
@@ -37,7 +38,7 @@ func startBroker(ctx context.Context, s *suite) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &broker{kafka: kafka, log: filepath.Join(s.temp, "broker.log"), ended: make(chan error, 1)}
+	b := &broker{kafka: kafka, log: filepath.Join(s.temp, "broker.log"), ended: make(chan struct{})}
 	log, err := os.Create(b.log)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,10 @@ func startBroker(ctx context.Context, s *suite) (*broker, error) {
 	if err := b.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker: %w", err)
 	}
-	go func() { b.ended <- b.cmd.Wait() }()
+	go func() {
+		b.err = b.cmd.Wait()
+		close(b.ended)
+	}()
 	if err := b.awaitReady(ctx, admin); err != nil {
 		b.stop(true) //nolint:errcheck // the first error is the one to tell
 		return nil, err
@@ -73,9 +77,8 @@ func (b *broker) awaitReady(ctx context.Context, admin string) error {
 			}
 		}
 		select {
-		case err := <-b.ended:
-			b.ended <- err
-			return fmt.Errorf("the broker ended at start: %w", err)
+		case <-b.ended:
+			return fmt.Errorf("the broker ended at start: %v", b.err)
 		case <-ctx.Done():
 			return fmt.Errorf("the broker did not become ready: %w", ctx.Err())
 		case <-time.After(50 * time.Millisecond):
@@ -83,12 +86,26 @@ func (b *broker) awaitReady(ctx context.Context, admin string) error {
 	}
 }
 
+// watch returns a context that ends when the broker does: nothing works without it.
+func (b *broker) watch(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-b.ended:
+			cancel(fmt.Errorf("the broker ended while it was in use (%v)", b.err))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
+}
+
 // stop ends the broker in order and checks that it does; the end of its log is shown if asked.
 func (b *broker) stop(show bool) error {
 	b.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended; told below
 	var err error
 	select {
-	case err = <-b.ended:
+	case <-b.ended:
+		err = b.err
 	case <-time.After(30 * time.Second):
 		b.cmd.Process.Kill() //nolint:errcheck // the same
 		<-b.ended

@@ -92,8 +92,11 @@ func run(ctx context.Context, out io.Writer, only []string) (failed int, err err
 			return 0, err
 		}
 		bootstrap = b.kafka
+		watched, cancel := b.watch(ctx)
+		ctx = watched
 		defer func() {
-			if stopErr := b.stop(s.failed > 0); stopErr != nil && err == nil {
+			cancel()
+			if stopErr := b.stop(s.failed > 0 || err != nil); stopErr != nil && err == nil {
 				err = stopErr
 			}
 		}()
@@ -108,13 +111,16 @@ func run(ctx context.Context, out io.Writer, only []string) (failed int, err err
 		}
 		for _, mode := range []string{"new", "old"} {
 			if ctx.Err() != nil {
-				return s.failed, ctx.Err()
+				return s.failed, context.Cause(ctx)
 			}
 			runProgram(ctx, s, p, mode, bootstrap)
 		}
 	}
 	if len(only) == 0 || slices.Contains(only, reference) {
 		s.readBack(ctx, bootstrap)
+	}
+	if ctx.Err() != nil {
+		return s.failed, context.Cause(ctx)
 	}
 	fmt.Fprintf(out, "%d passed, %d failed\n", s.passed, s.failed)
 	return s.failed, nil
