@@ -86,11 +86,10 @@ func checkEnvelope(b []byte, h *Header, l *Limits) error {
 	return CheckCRC(b)
 }
 
-// checkProducerFields checks the header fields a producer is responsible for.
+// checkProducerFields checks the header fields a producer is responsible for. The base offset is not: it is
+// overwritten, whatever it is, as Kafka does.
 func checkProducerFields(h *Header) error {
 	switch {
-	case h.BaseOffset != 0:
-		return fmt.Errorf("%w: base offset is %d and not 0", ErrRecord, h.BaseOffset)
 	case h.RecordCount <= 0:
 		return fmt.Errorf("%w: %d records", ErrCount, h.RecordCount)
 	case h.LastOffsetDelta != h.RecordCount-1:
