@@ -264,6 +264,9 @@ func (s *Store) Flush() error {
 	if commits == s.flushed {
 		return nil
 	}
+	if err := s.flushFails(); err != nil {
+		return err
+	}
 	s.commitMu.Lock()
 	err := s.waitRoom(s.o.MemTableBytes) // a flush starts a new memtable
 	var done <-chan struct{}
@@ -280,6 +283,16 @@ func (s *Store) Flush() error {
 	s.flushed = commits
 	s.refreshDurable()
 	s.reserve.restore()
+	return nil
+}
+
+// flushFails returns ErrStalled while Pebble tries again what it could not flush: one more
+// flush would add a memtable to those that wait, until there is no room for commits.
+func (s *Store) flushFails() error {
+	_, bad := s.events.watch()
+	if bad != nil && s.db.Metrics().MemTable.Count > 1 {
+		return fmt.Errorf("%w: %w", ErrStalled, bad)
+	}
 	return nil
 }
 
