@@ -118,13 +118,13 @@ func (p *Partition) localCandidate(ts, from int64) (index.Entry, bool, error) {
 
 // withBatch reads one local batch into memory of its own and hands it to fn.
 func (p *Partition) withBatch(e *index.Entry, fn func(b []byte) error) error {
-	ref, ok := p.set.log.Acquire(e.Position)
-	if !ok {
+	r := logReader{log: p.set.log}
+	defer r.close()
+	var s rollSource
+	b, err := s.read(&r, e, int(e.Length))
+	if errors.Is(err, errFileGone) {
 		return errLookAgain
 	}
-	defer ref.Release()
-	s := rollSource{log: p.set.log}
-	b, err := s.read(ref, e)
 	if err != nil {
 		return err
 	}

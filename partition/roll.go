@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/tier"
+	"github.com/tierbroker/tierbroker/tier/bucket"
 )
 
 // objectsPerSwap is how many data objects one head swap commits at most: a backlog costs few swaps, and a failure
@@ -41,20 +42,21 @@ func (p *Partition) rollTo(ctx context.Context, target int64) error {
 		if tiered >= target {
 			return nil
 		}
-		if err := p.rollOnce(ctx, target); err != nil {
+		if err := p.rollOnce(ctx, target, true); err != nil {
 			return err
 		}
 	}
 }
 
 // rollOnce uploads up to objectsPerSwap objects and commits them with one swap. A crash in between leaves orphans
-// (swept later), never a hole. The caller holds swap.
-func (p *Partition) rollOnce(ctx context.Context, target int64) error {
+// (swept later), never a hole. Without all, what would make a small object behind a full one waits until there is more.
+// The caller holds swap.
+func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error {
 	h, err := p.claimed(ctx)
 	if err != nil {
 		return err
 	}
-	exts, bytes, err := p.upload(ctx, h, target)
+	exts, bytes, err := p.upload(ctx, h, target, all)
 	if err != nil {
 		return err
 	}
@@ -66,7 +68,7 @@ func (p *Partition) rollOnce(ctx context.Context, target int64) error {
 
 // upload puts the objects that follow the head's end into the bucket. Records deleted before they were rolled become
 // a void extent.
-func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64) (exts []tier.Extent, bytes int64, err error) {
+func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64, all bool) (exts []tier.Extent, bytes int64, err error) {
 	from := h.End
 	p.mu.Lock()
 	start, local := p.start, p.local
@@ -88,10 +90,16 @@ func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64) (ext
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(src.entries) == 0 {
+		if len(src.entries) == 0 || !all && len(exts) > 0 && src.bytes < p.rollBytes()/2 {
 			break
 		}
 		ext, err := p.set.o.Archive.Upload(ctx, p.objectSpec(from, next), src)
+		if errors.Is(err, bucket.ErrCorrupt) {
+			// The bytes were not those that their headers promise: here, or on their way.
+			if bad := src.check(); bad != nil {
+				err = bad
+			}
+		}
 		if err != nil {
 			p.discard(append(exts, ext), 0)
 			return nil, 0, p.uploadError(err)

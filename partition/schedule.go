@@ -102,13 +102,17 @@ func (s *Set) rollDue(now int64) {
 	}
 }
 
-// due applies the rules of the design: by size at once; from a minimum size after segment.ms; anything after an hour;
-// and what reclaim or a jump asks for. The caller holds p.mu.
+// due says whether there is anything to do for the roll workers: see dueAll; a full object; a ceiling to be raised. The
+// caller holds p.mu.
 func (p *Partition) due(now, minBytes int64, maxAge time.Duration) bool {
-	cfg := p.cfg.Load()
+	return p.pending >= p.rollBytes() || p.resume || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge)
+}
+
+// dueAll says whether everything pending is to be rolled, whatever its size: from a minimum size after segment.ms,
+// anything after an hour, and what reclaim asks for (design, section 7). The caller holds p.mu.
+func (p *Partition) dueAll(now, minBytes int64, maxAge time.Duration) bool {
 	age := now - p.pendingSince
-	return p.pending >= cfg.SegmentBytes || p.rollForced || p.resume || p.wantCeiling > p.ceiling ||
-		p.pending > 0 && (p.pending >= minBytes && age >= cfg.SegmentMs || age >= maxAge.Milliseconds())
+	return p.rollForced || p.pending > 0 && (p.pending >= minBytes && age >= p.cfg.Load().SegmentMs || age >= maxAge.Milliseconds())
 }
 
 // rollWorker rolls one partition after the other.
@@ -179,16 +183,16 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) e
 	}
 	for {
 		p.mu.Lock()
-		target, due, want := p.durable, p.due(now, o.RollMinBytes, o.RollMaxAge), p.wantCeiling > p.ceiling
-		ok := p.serving() && p.tiered < target
+		target, all, want := p.durable, p.dueAll(now, o.RollMinBytes, o.RollMaxAge), p.wantCeiling > p.ceiling
+		due := p.serving() && p.tiered < target && (all || p.pending >= p.rollBytes())
 		p.mu.Unlock()
-		if !ok || !due {
+		if !due {
 			if want {
 				return p.raiseCeiling(ctx)
 			}
 			break
 		}
-		if err := p.rollOnce(ctx, target); err != nil {
+		if err := p.rollOnce(ctx, target, all); err != nil {
 			return err
 		}
 	}

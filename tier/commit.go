@@ -17,11 +17,15 @@ func (a *Archive) Upload(ctx context.Context, spec ObjectSpec, src Source) (Exte
 
 func (a *Archive) upload(ctx context.Context, b bucket.Bucket, op bucket.Op, spec ObjectSpec, src Source, amend func(*Identity)) (Extent, error) {
 	l := newLayout(spec, a.opts.BlockBytes)
-	err := src.Batches(func(b []byte, e BatchInfo) error {
+	pass, add := src.Batches, l.add
+	if f, ok := src.(FileSource); ok {
+		pass, add = f.Headers, l.addHeader
+	}
+	err := pass(func(b []byte, e BatchInfo) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		return l.add(b, e)
+		return add(b, e)
 	})
 	if err != nil {
 		return Extent{}, fmt.Errorf("lay out object [%d, %d) of %v: %w", spec.Start, spec.End, spec.ID, err)

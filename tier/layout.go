@@ -41,13 +41,40 @@ func (l *layout) add(b []byte, e BatchInfo) error {
 	if err != nil {
 		return fmt.Errorf("batch at offset %d: %w", e.Base, err)
 	}
-	base, last, size := h.BaseOffset, h.LastOffset(), int64(h.Size())
-	if size != int64(len(b)) {
-		return fmt.Errorf("batch at offset %d has %d bytes, its header says %d: %w", base, len(b), size, ErrNotContiguous)
+	if h.Size() != len(b) {
+		return fmt.Errorf("batch at offset %d has %d bytes, its header says %d: %w", h.BaseOffset, len(b), h.Size(), ErrNotContiguous)
 	}
 	if err := batch.CheckCRC(b); err != nil {
-		return fmt.Errorf("batch at offset %d: %w", base, err)
+		return fmt.Errorf("batch at offset %d: %w", h.BaseOffset, err)
 	}
+	return l.addChecked(&h, e, b)
+}
+
+// addHeader looks at one batch of which only the header is at hand, or more. The checksum in it is taken at its word: it goes into
+// those of block and object, and Put refuses a body that has other bytes.
+func (l *layout) addHeader(b []byte, e BatchInfo) error {
+	h, err := batch.ParseHeader(b)
+	if err != nil {
+		return fmt.Errorf("batch at offset %d: %w", e.Base, err)
+	}
+	if h.Size() != e.Size {
+		return fmt.Errorf("batch at offset %d has %d bytes, its header says %d: %w", h.BaseOffset, e.Size, h.Size(), ErrNotContiguous)
+	}
+	return l.addChecked(&h, e, b)
+}
+
+// batchCRC is the checksum crc of what goes before, followed by a batch, of which b has the header at least.
+func batchCRC(crc uint32, h *batch.Header, b []byte) uint32 {
+	if size := h.Size(); size > len(b) || size > directCRC {
+		crc = crc32.Update(crc, castagnoli, b[:batch.PrefixLen])
+		return combineCRC(crc, h.CRC, int64(size-batch.PrefixLen))
+	}
+	return crc32.Update(crc, castagnoli, b)
+}
+
+// addChecked takes in a batch; b is all of it, or its header.
+func (l *layout) addChecked(h *batch.Header, e BatchInfo, b []byte) error {
+	base, last, size := h.BaseOffset, h.LastOffset(), int64(h.Size())
 	if err := l.place(base, last); err != nil {
 		return err
 	}
@@ -66,11 +93,10 @@ func (l *layout) add(b []byte, e BatchInfo) error {
 	k.Batches++
 	k.Records += int64(h.RecordCount)
 	k.MaxTimestamp = max(k.MaxTimestamp, h.MaxTimestamp)
-	k.CRC = crc32.Update(k.CRC, castagnoli, b)
-	l.crc = crc32.Update(l.crc, castagnoli, b)
+	k.CRC = batchCRC(k.CRC, h, b)
 	l.off += size
 	l.index.add(base, last, size, h.MaxTimestamp)
-	l.describe(&h, e)
+	l.describe(h, e)
 	return nil
 }
 
@@ -142,6 +168,7 @@ func (l *layout) endBlock() {
 		return
 	}
 	l.block.Plain = l.block.Stored
+	l.crc = combineCRC(l.crc, l.block.CRC, l.block.Stored)
 	l.blocks = append(l.blocks, l.block)
 	l.block = Block{}
 	l.index.endBlock()

@@ -27,6 +27,17 @@ type Source interface {
 	Batches(yield func(b []byte, e BatchInfo) error) error
 }
 
+// FileSource is a Source whose batches lie in a file. An upload then reads each byte once: the first pass needs headers only, and
+// the second goes from the file straight into the buffer of whoever sends it.
+type FileSource interface {
+	Source
+	// Headers is like Batches, but b may end behind the batch's header (batch.HeaderLen). The CRC in the header is not checked:
+	// if the batch's bytes don't fit it, the upload fails with bucket.ErrCorrupt.
+	Headers(yield func(b []byte, e BatchInfo) error) error
+	// Stream gives the bytes of all batches, one after the other.
+	Stream() (io.ReadCloser, error)
+}
+
 // ObjectSpec says what a data object is for.
 type ObjectSpec struct {
 	ID         frame.PartitionID
@@ -60,9 +71,54 @@ func (b *objectBody) CRC32C() uint32 { return b.l.crc }
 
 // Open begins another pass over the source.
 func (b *objectBody) Open() (io.ReadCloser, error) {
-	r := &objectReader{tail: b.l.tail, cur: []byte(headMagic), want: b.l.footerOff - int64(len(headMagic))}
+	want := b.l.footerOff - int64(len(headMagic))
+	if f, ok := b.src.(FileSource); ok {
+		stream, err := f.Stream()
+		if err != nil {
+			return nil, err
+		}
+		return &fileReader{cur: []byte(headMagic), stream: stream, want: want, tail: b.l.tail}, nil
+	}
+	r := &objectReader{tail: b.l.tail, cur: []byte(headMagic), want: want}
 	r.next, r.stop = iter.Pull(r.batches(b.src))
 	return r, nil
+}
+
+// fileReader reads the magic, the batches of a FileSource, and the tail.
+type fileReader struct {
+	cur    []byte        // to be read next
+	stream io.ReadCloser // then, until it ends
+	want   int64         // bytes that the stream still has to give
+	tail   []byte        // and then
+	ended  bool
+}
+
+// Read implements io.Reader.
+func (r *fileReader) Read(p []byte) (int, error) {
+	if len(r.cur) == 0 && !r.ended {
+		n, err := r.stream.Read(p)
+		if r.want -= int64(n); r.want < 0 || errors.Is(err, io.EOF) && r.want != 0 {
+			return 0, errSourceChanged
+		}
+		if errors.Is(err, io.EOF) {
+			r.cur, r.ended, err = r.tail, true, nil
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+	if len(r.cur) == 0 && r.ended {
+		return 0, io.EOF
+	}
+	n := copy(p, r.cur)
+	r.cur = r.cur[n:]
+	return n, nil
+}
+
+// Close ends the pass.
+func (r *fileReader) Close() error {
+	r.cur, r.ended = nil, true
+	return r.stream.Close()
 }
 
 // objectReader turns the source's calls into a stream. It keeps no batch: each Read copies from the one the source holds out.
