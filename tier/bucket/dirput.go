@@ -48,7 +48,7 @@ func (w *dirWriter) temp(key string, body Body) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = copyBody(f, key, body)
+	err = copyBody(newFileWriter(f, body.Size()), key, body)
 	if err == nil {
 		err = touch(f.Name(), time.Now())
 	}

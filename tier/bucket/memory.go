@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -198,27 +196,6 @@ func (m *Memory) Delete(ctx context.Context, _ Op, keys []string) error {
 
 // Uploads implements Bucket: there are none.
 func (m *Memory) Uploads(context.Context, Op, string, bool) ([]Upload, error) { return nil, nil }
-
-// copyBody writes body to w and checks its size and checksum.
-func copyBody(w io.Writer, key string, body Body) error {
-	r, err := body.Open()
-	if err != nil {
-		return newError("put", key, ErrRefused, fmt.Errorf("open the body: %w", err))
-	}
-	h := crc32.New(castagnoli)
-	// One byte more than promised is enough to notice that there is more.
-	n, err := io.Copy(io.MultiWriter(w, h), io.LimitReader(r, body.Size()+1))
-	err = errors.Join(err, r.Close())
-	switch {
-	case err != nil:
-		return fileError("put", key, err)
-	case n != body.Size():
-		return newError("put", key, ErrCorrupt, fmt.Errorf("the body has other than the %d bytes promised", body.Size()))
-	case h.Sum32() != body.CRC32C():
-		return newError("put", key, ErrCorrupt, fmt.Errorf("the body's CRC32C is %08x, %08x was promised", h.Sum32(), body.CRC32C()))
-	}
-	return nil
-}
 
 // checkCondition decides a conditional put against the object that is there (nil: none).
 func checkCondition(key string, cond Condition, old *Info) error {
