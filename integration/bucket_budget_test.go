@@ -19,7 +19,7 @@ import (
 )
 
 // smallLog makes a broker's log as small as its settings allow.
-var smallLog = []string{"TIERBROKER_SEGMENT_FILE_BYTES=4MiB", "TIERBROKER_MAX_REQUEST_BYTES=1MiB", "TIERBROKER_DISK_MIN_FREE=1MiB"}
+var smallLog = []string{"TIERBROKER_SEGMENT_FILE_BYTES=4MiB", "TIERBROKER_MAX_REQUEST_BYTES=4MiB", "TIERBROKER_DISK_MIN_FREE=1MiB"}
 
 const smallBudget = 16 << 20
 
@@ -56,8 +56,9 @@ func stayRefused(t *testing.T, w *wire, topic string) {
 // writeAgain waits until the broker takes a write by itself and returns the records with that one.
 func writeAgain(t *testing.T, n *node, w *wire, topic string, taken []string) []string {
 	t.Helper()
+	rnd := rand.New(rand.NewPCG(uint64(len(taken)), 4))
 	n.eventually(60*time.Second, "writes are accepted again", func() bool {
-		v := fmt.Sprintf("%s/%d after the fault", topic, len(taken))
+		v := string(randomText(rnd, fmt.Sprintf("%s/%d after the fault ", topic, len(taken)), 100_000))
 		a := w.produce(topic, 0, []byte(v))
 		if a.err != nil {
 			require.ErrorIs(t, a.err, kerr.KafkaStorageError)
