@@ -210,7 +210,7 @@ func TestRecycledFile(t *testing.T) {
 	}
 	require.True(t, again, "no file was recycled")
 	kill(t, l, fs)
-	_, rec, got := open(t, o, want[0].pos)
+	_, rec, got := open2(t, o, want[0].pos)
 	require.Equal(t, want, got)
 	require.Empty(t, rec.Corrupt)
 	require.Zero(t, rec.Torn)
