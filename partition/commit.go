@@ -195,6 +195,9 @@ func (s *Set) commitEntries(qs []queued) error {
 	clear(s.touchedFiles)
 	for i := range qs {
 		q := &qs[i]
+		if q.p.dropped.Load() {
+			continue
+		}
 		if q.kind != frame.Data {
 			if q.kind == frame.EpochStart {
 				s.markDirty(q.p)

@@ -9,46 +9,14 @@ import (
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
-	"github.com/tierbroker/tierbroker/tier"
 )
 
-// deleteAll ends the partitions of deleted topics: the head becomes a tombstone, local data is dropped, and the
-// cluster learns that the partition is Deleted, which frees the topic's name. The objects follow after the sweep's
-// delay (sweepDeleted).
-func (s *Set) deleteAll(img *cluster.Image, ps []*Partition) error {
-	var done []cluster.Transition
-	var errs []error
-	for _, p := range ps {
-		a, ok := img.Assignment(p.id)
-		if !ok {
-			continue
-		}
-		if err := p.delete(s.ctx, a.Epoch); err != nil {
-			errs = append(errs, fmt.Errorf("delete %s-%d: %w", p.topic, p.id.Partition, err))
-			continue
-		}
-		done = append(done, s.transition(start{p, a}, cluster.Deleted, ""))
-	}
-	if err := s.o.Cluster.Transition(s.ctx, done); err != nil {
-		errs = append(errs, ignoreFenced(err))
-	} else {
-		for _, p := range ps {
-			if p.State() == Closed {
-				s.forget(p)
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// delete is safe to repeat: every step finds what an earlier attempt has done.
+// delete ends a partition of a deleted topic: the head becomes a tombstone and local data is dropped. When the cluster
+// learns that, the topic's name is free; the objects follow after the sweep's delay (sweepDeleted).
+//
+// It is safe to repeat: every step finds what an earlier attempt has done.
 func (p *Partition) delete(ctx context.Context, epoch int32) error {
-	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
-	defer cancel()
-	p.mu.Lock()
-	p.state = Draining // no more writes; reads end below
-	p.wake()
-	p.mu.Unlock()
+	p.retire()
 	if err := p.lockSwap(ctx); err != nil {
 		return err
 	}
@@ -66,45 +34,18 @@ func (p *Partition) delete(ctx context.Context, epoch int32) error {
 	return nil
 }
 
-// bury puts the tombstone into the bucket. A partition that never had a head has nothing there.
+// bury puts the tombstone into the bucket. What is known locally isn't asked: a run that ended early may have made the
+// head. A partition that never had one has nothing there.
 func (p *Partition) bury(ctx context.Context, epoch int32) error {
 	p.mu.Lock()
 	p.epoch = max(p.epoch, epoch)
-	known, version := p.headKnown, p.headVersion
 	p.mu.Unlock()
-	if !known {
-		if err := p.refreshHead(ctx); err != nil {
-			return err
-		}
-		p.mu.Lock()
-		version = p.headVersion
-		p.mu.Unlock()
-	}
-	if version == 0 {
-		return nil
-	}
-	h, err := p.head(ctx)
-	if err != nil {
-		return err
-	}
-	if h.Tombstone {
-		return nil
-	}
-	if h, err = p.claimed(ctx); err != nil {
-		if errors.Is(err, tier.ErrTombstone) {
-			return nil
-		}
-		return err
-	}
-	nh, err := p.set.o.Archive.Tombstone(ctx, p.id, h, p.owner(), p.set.o.Now())
-	if err != nil {
-		return bucketError(err)
-	}
-	p.install(nh)
-	return nil
+	_, err := p.set.o.Archive.Tombstone(ctx, p.id, nil, p.owner(), p.set.o.Now())
+	return bucketError(err)
 }
 
-// dropLocal forgets the partition's local data. The frame tells recovery the same, should it replay the log.
+// dropLocal forgets the partition's local data, also what is still on its way into the index. The frame tells recovery
+// the same, should it replay the log.
 func (p *Partition) dropLocal() error {
 	s := p.set
 	pos, gen, err := s.log.Enqueue(&segment.Entry{Sync: true, Header: frame.Header{Type: frame.DropPartition, ID: p.id, AppendTime: s.o.Now()}})
@@ -114,12 +55,34 @@ func (p *Partition) dropLocal() error {
 	if err != nil {
 		return storageError(err)
 	}
-	if err := s.update(func(b *index.Batch) error { b.DropPartition(p.id); return nil }); err != nil {
+	return s.update(func(b *index.Batch) error {
+		p.dropped.Store(true)
+		b.DropPartition(p.id)
+		return s.dropUses(b, p.id)
+	})
+}
+
+// noUse as the last offset of a partition in a log file says that it has nothing there any more.
+const noUse = -1
+
+// dropUses forgets which log files hold records of a partition, so that reclaim takes none of them for something worth
+// keeping.
+func (s *Set) dropUses(b *index.Batch, id frame.PartitionID) error {
+	files, err := s.index.FileUses()
+	if err != nil {
 		return err
 	}
-	s.rolls.mu.Lock()
-	delete(s.rolls.pending, p)
-	s.rolls.mu.Unlock()
+	for _, base := range files {
+		err := s.index.FileUse(base, func(user frame.PartitionID, _ int64) bool {
+			if user == id {
+				b.PutFileUse(base, id, noUse)
+			}
+			return user != id
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -149,6 +149,7 @@ type fakeCluster struct {
 	mu          sync.Mutex
 	rev         int64
 	made        uint64
+	hold        bool // images don't reach the set
 	runs        atomic.Int64
 	incarnation string
 	topics      map[frame.TopicID]*cluster.Topic
@@ -213,6 +214,19 @@ func (w *world) alter(t testing.TB, p *Partition, overrides map[string]string) {
 	eventually(t, func() bool { return *p.Config() == cfg }, func() string { return "the settings don't arrive" })
 }
 
+func (c *fakeCluster) assignment(id frame.PartitionID) cluster.Assignment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.assigned[id]
+}
+
+// startAt gives a partition to the present run once more, under a later epoch.
+func (c *fakeCluster) startAt(id frame.PartitionID, epoch int32) {
+	c.mu.Lock()
+	c.assigned[id] = cluster.Assignment{Owner: testBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: epoch}
+	c.publish()
+}
+
 // touch publishes another image of the same state, as unrelated changes of the cluster do.
 func (c *fakeCluster) touch() {
 	c.mu.Lock()
@@ -234,12 +248,13 @@ func (c *fakeCluster) publish() {
 		spec.Assignments[id] = a
 	}
 	set := c.w.set
+	hold := c.hold
 	c.mu.Unlock()
 	img, err := spec.Build()
 	if err != nil {
 		panic(err)
 	}
-	if set != nil {
+	if set != nil && !hold {
 		set.Apply(img)
 	}
 }

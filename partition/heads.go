@@ -201,7 +201,7 @@ func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
 		h, err = p.set.o.Archive.Claim(ctx, p.id, topic, h, p.owner(), starts...)
 	}
 	if err != nil {
-		return nil, bucketError(err)
+		return nil, p.lost(err)
 	}
 	p.install(h)
 	p.mu.Lock()
@@ -224,21 +224,30 @@ func (p *Partition) epochStart(at int64) EpochStart {
 	return EpochStart{Epoch: p.epoch, Start: at, Owner: p.set.o.Incarnation}
 }
 
-// swapped installs the outcome of a head change. ErrFenced means that another owner has the partition: it stops
-// serving at once, whatever etcd says.
+// swapped installs the outcome of a head change.
 func (p *Partition) swapped(h *tier.Head, err error) error {
-	if errors.Is(err, tier.ErrFenced) {
-		p.fail("the head in the bucket names another owner", err)
-		return fmt.Errorf("%w: %w", ErrNotOwner, err)
-	}
 	if err != nil {
-		p.mu.Lock()
-		p.headOwned = false // look again before the next change
-		p.mu.Unlock()
-		return bucketError(err)
+		return p.lost(err)
 	}
 	p.install(h)
 	return nil
+}
+
+// lost deals with a claim or change of the head that failed. When another owner has the partition, or its topic was
+// deleted, it stops serving at once, whatever etcd says.
+func (p *Partition) lost(err error) error {
+	switch {
+	case errors.Is(err, tier.ErrFenced):
+		p.fail("the head in the bucket names another owner", err)
+		return fmt.Errorf("%w: %w", ErrNotOwner, err)
+	case errors.Is(err, tier.ErrTombstone):
+		p.fail("the head in the bucket says that the topic was deleted", err)
+		return fmt.Errorf("%w: %w", ErrNotOwner, err)
+	}
+	p.mu.Lock()
+	p.headOwned = false // look again before the next change
+	p.mu.Unlock()
+	return bucketError(err)
 }
 
 // bucketError gives errors of the archive the names that callers of this package act on.

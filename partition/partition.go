@@ -70,6 +70,8 @@ type Partition struct {
 	metaDirty bool // under set.dirtyMu
 	headDirty []byte
 
+	dropped atomic.Bool // its topic was deleted: nothing of it may get into the index any more
+
 	// runMax and maxKnown belong to the commit loop.
 	runMax   int64
 	maxKnown bool
@@ -235,11 +237,16 @@ func (p *Partition) Stats() Stats {
 // fail moves the partition to Failed with a reason that an operator can act on.
 func (p *Partition) fail(reason string, err error) {
 	p.mu.Lock()
-	p.state, p.reason = Failed, reason
+	if p.state == Closed {
+		p.mu.Unlock()
+		return // it isn't ours any more
+	}
+	p.state, p.reason, p.resume = Failed, reason, false
 	if err != nil {
 		p.reason += ": " + err.Error()
 	}
 	p.wake()
 	p.mu.Unlock()
 	p.set.event(Error, p, "partition failed: "+reason, err)
+	p.set.kickReconcile()
 }

@@ -25,10 +25,9 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 		return err
 	}
 	p.mu.Lock()
-	known := p.headKnown && p.hole.empty() && p.local <= max(p.tiered, p.start)
-	fresh := epoch == firstEpoch && p.next == 0
+	suffices := p.localSuffices(epoch)
 	p.mu.Unlock()
-	if !known && !fresh {
+	if !suffices {
 		if err := p.refreshHead(ctx); err != nil {
 			return err
 		}
@@ -37,8 +36,7 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 	p.epoch, p.headOwned, p.headKnown = epoch, false, true
 	reason := p.reconcileLocal()
 	// After a restart of the machine, what was written and not synced may be gone.
-	async := p.cfg.Load().Durability == cluster.Async
-	p.jump = p.jump || p.rebooted && (p.async || async)
+	p.jump = p.mustJump()
 	jump := p.jump
 	p.mu.Unlock()
 	if reason != "" {
@@ -53,12 +51,24 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 			return fmt.Errorf("void the offsets that the reboot may have lost: %w", err)
 		}
 	}
+	async := p.cfg.Load().Durability == cluster.Async
 	p.mu.Lock()
 	// All that is here is synced, so only what comes may be lost.
 	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
 	p.mu.Unlock()
 	p.set.markDirty(p)
 	return nil
+}
+
+// localSuffices says whether the head needn't be asked for: a partition that was never started before has none, and of
+// one that stayed here the local copy says enough. The caller holds p.mu.
+func (p *Partition) localSuffices(epoch int32) bool {
+	return epoch == firstEpoch && p.next == 0 || p.headKnown && p.hole.empty() && p.local <= max(p.tiered, p.start)
+}
+
+// mustJump says whether records that somebody saw may be missing. The caller holds p.mu.
+func (p *Partition) mustJump() bool {
+	return p.jump || p.rebooted && (p.async || p.cfg.Load().Durability == cluster.Async)
 }
 
 // drain waits until nothing of the partition is on its way into the index: what was appended is stored, or was taken

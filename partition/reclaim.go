@@ -88,7 +88,9 @@ func (s *Set) reclaimFile(now int64) (bool, error) {
 func (s *Set) usersOf(f segment.FileInfo) ([]user, error) {
 	var users []user
 	err := s.index.FileUse(f.Base, func(id frame.PartitionID, last int64) bool {
-		users = append(users, user{id: id, p: s.Get(id), last: last})
+		if last != noUse {
+			users = append(users, user{id: id, p: s.Get(id), last: last})
+		}
 		return true
 	})
 	return users, err

@@ -1,9 +1,7 @@
 package partition
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
@@ -12,7 +10,20 @@ import (
 
 // Apply hands the set a newer image of the cluster. It returns at once; the reconcile loop moves the partitions.
 func (s *Set) Apply(img *cluster.Image) {
-	s.image.Store(img)
+	for {
+		old := s.image.Load()
+		if old != nil && old.Revision() > img.Revision() {
+			return // it comes late: what it says is over
+		}
+		if s.image.CompareAndSwap(old, img) {
+			break
+		}
+	}
+	s.kickReconcile()
+}
+
+// kickReconcile makes the reconcile loop look at the image again.
+func (s *Set) kickReconcile() {
 	select {
 	case s.images <- struct{}{}:
 	default:
@@ -24,9 +35,10 @@ const retryReconcile = time.Second
 
 // reconcileLoop makes this broker's partitions follow the image: Starting ones are recovered and enter Writing, lost
 // ones are closed, deleted ones leave the bucket. One pass handles all partitions together, so that ten thousand of
-// them cost a few transactions.
+// them cost a few transactions; what takes time happens in jobs, whose outcome a later pass tells the cluster.
 func (s *Set) reconcileLoop() {
 	var retry <-chan time.Time
+	failing := false // one line when it begins and one when it ends
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -35,8 +47,19 @@ func (s *Set) reconcileLoop() {
 		case <-retry:
 		}
 		retry = nil
-		if err := s.reconcile(s.image.Load()); err != nil && s.ctx.Err() == nil {
+		done, failed, err := s.jobs.take()
+		if err = errors.Join(err, s.tellDone(done), s.reconcile(s.image.Load())); s.ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failing {
 			s.event(Warn, nil, "partitions could not follow the cluster state yet; trying again", err)
+		}
+		if err != nil || failed {
+			failing, retry = true, time.After(retryReconcile)
+		} else if failing && !s.jobs.resting() {
+			failing = false
+			s.event(Info, nil, "all partitions follow the cluster state again", nil)
+		} else if failing {
 			retry = time.After(retryReconcile)
 		}
 	}
@@ -46,7 +69,8 @@ func (s *Set) reconcileLoop() {
 type plan struct {
 	settings []settings
 	starting []start
-	deleting []*Partition
+	deleting []start
+	failed   []start // here, and the cluster doesn't know yet
 }
 
 type settings struct {
@@ -83,7 +107,10 @@ func (s *Set) reconcile(img *cluster.Image) error {
 	if err := s.takeSettings(&pl); err != nil {
 		return err
 	}
-	return errors.Join(s.startAll(pl.starting), s.deleteAll(img, pl.deleting))
+	for _, st := range pl.deleting {
+		s.offer(job{start: st, del: true})
+	}
+	return errors.Join(s.failAll(pl.failed), s.startAll(pl.starting))
 }
 
 // follow decides what one assignment of this broker asks for.
@@ -94,25 +121,27 @@ func (s *Set) follow(pl *plan, id frame.PartitionID, a cluster.Assignment, t *cl
 	}
 	if t.Deleting {
 		if a.State != cluster.Deleted {
-			pl.deleting = append(pl.deleting, p)
+			pl.deleting = append(pl.deleting, start{p, a})
 		}
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	current := p.epoch == a.Epoch
 	switch a.State {
 	case cluster.Starting, cluster.Recovering:
-		p.mu.Lock()
-		ahead := p.state == Writing && p.epoch == a.Epoch // this image is older than our own transition
-		p.mu.Unlock()
-		if !ahead {
+		// Otherwise this image is older than our own transition.
+		if !current || p.state != Writing && p.state != Failed && !p.resume {
 			pl.starting = append(pl.starting, start{p, a})
 		}
 	case cluster.Writing:
-		p.mu.Lock()
-		if p.epoch == a.Epoch && p.state == Recovering && p.prepared {
+		switch {
+		case current && p.state == Recovering && p.prepared:
 			p.state, p.prepared = Writing, false // the transaction's answer was lost, its effect wasn't
 			p.wake()
+		case current && p.state == Failed:
+			pl.failed = append(pl.failed, start{p, a})
 		}
-		p.mu.Unlock()
 	}
 }
 
@@ -141,14 +170,20 @@ func (s *Set) takeSettings(pl *plan) error {
 // closeOthers stops serving what this broker doesn't own. The local remains stay until reclaim finds that the bucket
 // covers them; what no image knows is reported, never deleted.
 func (s *Set) closeOthers(img *cluster.Image, mine map[frame.PartitionID]bool) {
+	s.jobs.forgetOthers(mine)
 	for _, p := range s.All() {
 		if mine[p.id] {
 			continue
 		}
+		a, assigned := img.Assignment(p.id)
 		p.mu.Lock()
 		was := p.state
 		if was != Failed {
 			p.state = Closed
+		}
+		p.resume = false
+		if assigned && a.Owner != s.o.Broker && a.Owner != cluster.NoBroker {
+			p.headKnown = false // the other one changes the head
 		}
 		unknown := img.TopicByID(p.id.Topic) == nil && !p.reported
 		p.reported = p.reported || unknown
@@ -162,47 +197,31 @@ func (s *Set) closeOthers(img *cluster.Image, mine map[frame.PartitionID]bool) {
 	}
 }
 
-// startAll takes partitions from Starting over Recovering to Writing.
+// startAll takes partitions from Starting to Recovering, and has them prepared.
 func (s *Set) startAll(starts []start) error {
-	if len(starts) == 0 {
-		return nil
-	}
 	var entering []cluster.Transition
 	for _, st := range starts {
 		if st.a.State == cluster.Starting {
 			entering = append(entering, s.transition(st, cluster.Recovering, ""))
 		}
-		st.p.mu.Lock()
-		st.p.state, st.p.reason, st.p.prepared, st.p.resume = Recovering, "", false, false
-		st.p.wake()
-		st.p.mu.Unlock()
 	}
 	if err := s.o.Cluster.Transition(s.ctx, entering); err != nil && !errors.Is(err, cluster.ErrFenced) {
 		return err
 	}
-	ready, err := s.prepareAll(starts)
-	var done []cluster.Transition
-	for _, st := range ready {
-		st.a.State = cluster.Recovering
-		to, reason := cluster.Writing, ""
-		if st.p.State() == Failed {
-			to, reason = cluster.Failed, st.p.Stats().Reason
-		}
-		done = append(done, s.transition(st, to, reason))
+	for _, st := range starts {
+		s.offer(job{start: st})
 	}
-	if terr := s.o.Cluster.Transition(s.ctx, done); terr != nil {
-		// Those that were fenced follow the next image; the others are found Writing there.
-		return errors.Join(err, ignoreFenced(terr))
+	return nil
+}
+
+// failAll tells the cluster of partitions that failed while they were served, so that they are started again.
+func (s *Set) failAll(failed []start) error {
+	var moves []cluster.Transition
+	for _, st := range failed {
+		reason, _ := st.p.failure()
+		moves = append(moves, s.transition(st, cluster.Failed, reason))
 	}
-	for _, st := range ready {
-		st.p.mu.Lock()
-		if st.p.state == Recovering && st.p.prepared && !s.closing.Load() {
-			st.p.state, st.p.prepared = Writing, false
-			st.p.wake()
-		}
-		st.p.mu.Unlock()
-	}
-	return err
+	return ignoreFenced(s.o.Cluster.Transition(s.ctx, moves))
 }
 
 func ignoreFenced(err error) error {
@@ -214,35 +233,5 @@ func ignoreFenced(err error) error {
 
 func (s *Set) transition(st start, to cluster.State, reason string) cluster.Transition {
 	return cluster.Transition{ID: st.p.id, Owner: st.a.Owner, OwnerIncarnation: st.a.OwnerIncarnation, Epoch: st.a.Epoch,
-		From: st.a.State, To: to, Reason: reason}
-}
-
-// prepareAll brings every partition's offsets in order, several at a time. Those whose head can't be had now are left
-// out; the error makes the loop try again.
-func (s *Set) prepareAll(starts []start) (ready []start, err error) {
-	var mu sync.Mutex
-	var errs []error
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, s.o.OpenWorkers)
-	for _, st := range starts {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(s.ctx, s.o.BucketCallTimeout)
-			defer cancel()
-			err := st.p.prepare(ctx, st.a.Epoch)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-				return
-			}
-			ready = append(ready, st)
-		})
-	}
-	wg.Wait()
-	if len(errs) > 3 {
-		errs = errs[:3] // one bucket outage is one line, not ten thousand
-	}
-	return ready, errors.Join(errs...)
+		From: st.a.State, To: to, Reason: reason, At: s.o.Now()}
 }

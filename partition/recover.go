@@ -111,10 +111,8 @@ func (r *recovery) visit(f segment.Frame) error {
 			return err
 		}
 	case frame.DropPartition:
-		r.b.DropPartition(f.ID)
-		if p := r.s.Get(f.ID); p != nil {
-			delete(r.replayed, p)
-			r.s.forget(p)
+		if err := r.drop(f.ID); err != nil {
+			return err
 		}
 	}
 	if r.n%recoveryPiece == 0 {
@@ -207,6 +205,25 @@ func (r *recovery) truncate(f *segment.Frame) error {
 		p.runMax = ts
 	}
 	return nil
+}
+
+func (r *recovery) drop(id frame.PartitionID) error {
+	r.b.DropPartition(id)
+	for k := range r.files {
+		if k.id == id {
+			delete(r.files, k)
+		}
+	}
+	if p := r.s.Get(id); p != nil {
+		for k := range r.touched {
+			if k.p == p {
+				delete(r.touched, k)
+			}
+		}
+		delete(r.replayed, p)
+		r.s.forget(p)
+	}
+	return r.s.dropUses(r.b, id)
 }
 
 // trimEpochs forgets the epochs that begin at or above end.

@@ -58,6 +58,7 @@ type Set struct {
 
 	pressure   pressure
 	rolls      *rollQueue
+	jobs       *jobs
 	images     chan struct{} // a newer image is there
 	image      atomic.Pointer[cluster.Image]
 	reclaims   chan struct{}
@@ -104,7 +105,7 @@ func OpenSet(o SetOptions) (*Set, error) {
 		touchedProducers: map[producerKey]struct{}{}, touchedFiles: map[fileKey]int64{},
 		execs: make(chan exec), dirtySignal: make(chan struct{}, 1), images: make(chan struct{}, 1),
 		reclaims: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1), commitDone: make(chan struct{}), heads: newHeadCache(headCacheEntries),
-		rolls: newRollQueue(),
+		rolls: newRollQueue(), jobs: newJobs(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.commitCtx, s.commitCancel = context.WithCancel(context.Background())
@@ -196,6 +197,8 @@ func (s *Set) forget(p *Partition) {
 	}
 	s.partsMu.Unlock()
 	s.heads.drop(p.id)
+	s.jobs.forget(p)
+	s.o.Archive.Forget(p.id)
 }
 
 func (s *Set) event(l Level, p *Partition, msg string, err error) {

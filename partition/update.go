@@ -49,8 +49,12 @@ func (s *Set) takeDirty() []*Partition {
 	defer s.dirtyMu.Unlock()
 	ps := s.dirty
 	s.dirty = nil
+	kept := ps[:0]
 	for _, p := range ps {
 		p.metaDirty = false
+		if !p.dropped.Load() {
+			kept = append(kept, p)
+		}
 	}
-	return ps
+	return kept
 }
