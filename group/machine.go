@@ -22,6 +22,7 @@ type Machine struct {
 	now           instant   // of the call under way
 	timers        timers
 	waiting       map[Token]*waiter
+	patterns      map[string]matches
 	step          Step
 	arena         []byte   // the records of the step under way
 	sweep         []string // groups that the expiry under way has to look at yet
