@@ -27,7 +27,8 @@ type Call struct {
 //
 // Its model: pages reach the disk in any order, names in the order of their changes; a
 // failed Sync leaves pages clean that never reached the disk, so that only writing them
-// again helps; sizes and allocation are durable at once.
+// again helps; sizes and allocation are durable at once. It never asks inner for a sync,
+// which makes tests fast.
 type FaultFS struct {
 	inner FS
 
@@ -265,9 +266,6 @@ func (f *FaultFS) SyncDir(dir string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.inner.SyncDir(dir); err != nil {
-		return err
-	}
 	rest := f.names[:0]
 	for _, c := range f.names {
 		if filepath.Dir(c.to) != filepath.Clean(dir) {

@@ -188,3 +188,16 @@ func (f *osFile) Close() error {
 	}
 	return errors.Join(err, f.f.Close())
 }
+
+// NextData returns where the next written bytes at or after off may be; ok is false when
+// there are none. What was only allocated need not be read.
+func (f *osFile) NextData(off int64) (next int64, ok bool) {
+	next, err := unix.Seek(f.fd, off, unix.SEEK_DATA)
+	if err == unix.ENXIO {
+		return 0, false
+	}
+	if err != nil || next < off {
+		return off, true // the file system can't tell
+	}
+	return next, true
+}

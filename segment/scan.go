@@ -153,8 +153,15 @@ func (s *scanner) payload(pos uint64, h *frame.Header, hlen int) (p []byte, reas
 
 // resync finds the first frame header of this life at or after pos.
 func (s *scanner) resync(pos uint64) (uint64, bool, error) {
-	pos = (pos + 7) &^ 7
-	for pos < s.limit {
+	sparse, _ := s.f.(interface{ NextData(int64) (int64, bool) })
+	for pos = (pos + 7) &^ 7; pos < s.limit; {
+		if sparse != nil {
+			next, ok := sparse.NextData(int64(pos - s.base))
+			if !ok {
+				break
+			}
+			pos = max(pos, s.base+uint64(next)&^7)
+		}
 		b, err := s.window(pos, scanWindow)
 		if err != nil {
 			return 0, false, err
