@@ -200,6 +200,28 @@ func TestHealth(t *testing.T) {
 	require.Contains(t, r.Problems[1].Message, "disk")
 }
 
+// fixed is a cluster that doesn't change.
+type fixed struct{ img *cluster.Image }
+
+func (f fixed) Image() *cluster.Image { return f.img }
+
+// TestReadyWhenTakenUp: what the cluster has given to this broker must be served, also when the broker has not looked yet.
+func TestReadyWhenTakenUp(t *testing.T) {
+	topic := &cluster.Topic{Name: "t", ID: frame.TopicID{1}, Partitions: 4}
+	id := func(p int32) frame.PartitionID { return frame.PartitionID{Topic: topic.ID, Partition: p} }
+	img, err := cluster.ImageSpec{Revision: 1, ClusterID: "c", Topics: []*cluster.Topic{topic}, Assignments: map[frame.PartitionID]cluster.Assignment{
+		id(0): {Owner: 1, State: cluster.Writing}, id(1): {Owner: 1, State: cluster.Starting}, id(2): {Owner: 2, State: cluster.Writing},
+		id(3): {Owner: 1, State: cluster.Failed},
+	}}.Build()
+	require.NoError(t, err)
+	w, h, _ := setup(t, func(o *Options) { o.Cluster = fixed{img} })
+	w.stats = map[frame.PartitionID]partition.Stats{id(0): {ID: id(0)}, id(2): {ID: id(2)}}
+	r := decode[Readiness](t, get(t, h, "/readyz", 503))
+	require.Equal(t, "2 of 3 partitions are being opened", r.Problems[0].Message)
+	w.stats[id(0)], w.stats[id(1)] = partition.Stats{ID: id(0), State: partition.Writing}, partition.Stats{ID: id(1), State: partition.Writing}
+	require.True(t, decode[Readiness](t, get(t, h, "/readyz", 200)).Ready)
+}
+
 func TestRollAndEvict(t *testing.T) {
 	w, h, _ := setup(t, nil)
 	w.fail[1] = errors.New("bucket is away")

@@ -2,8 +2,11 @@ package admin
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/partition"
 )
 
@@ -39,16 +42,36 @@ func (a *api) readiness() Readiness {
 	return r
 }
 
+// owned lists the partitions that the cluster has given to this broker. After a start it takes a moment until they are
+// taken up, and until then the broker knows some of them as closed and some not at all.
+func (a *api) owned() iter.Seq[frame.PartitionID] {
+	return func(yield func(frame.PartitionID) bool) {
+		img := a.Cluster.Image()
+		for id, as := range img.Assignments() {
+			if as.Owner != a.BrokerID || as.State == cluster.Unassigned || as.State == cluster.Deleted || as.State == cluster.Failed {
+				continue
+			}
+			if t := img.TopicByID(id.Topic); t == nil || t.Deleting {
+				continue
+			}
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
 // partitionProblems sums up partitions that don't serve. A failed partition is
 // a problem but no reason to send the clients of all others away.
 func (a *api) partitionProblems() []Problem {
 	if a.Partitions == nil {
 		return nil
 	}
-	var total, opening, failed int
+	var opening, failed int
 	var first partition.Stats
+	states := map[frame.PartitionID]partition.State{}
 	a.Partitions.Stats(func(s partition.Stats) bool {
-		total++
+		states[s.ID] = s.State
 		switch s.State {
 		case partition.Starting, partition.Recovering:
 			opening++
@@ -61,6 +84,16 @@ func (a *api) partitionProblems() []Problem {
 		}
 		return true
 	})
+	total := len(states)
+	for id := range a.owned() {
+		state, known := states[id]
+		if !known {
+			total++
+		}
+		if state == partition.Closed {
+			opening++
+		}
+	}
 	var problems []Problem
 	if opening > 0 {
 		problems = append(problems, Problem{Component: "partitions", Unready: true,
