@@ -43,18 +43,23 @@ func TestFindCoordinator(t *testing.T) {
 				continue
 			}
 			want := kerr.CoordinatorNotAvailable.Code
-			if kind == 3 || kind == 2 && v < 6 {
+			at := int32(-1)
+			switch {
+			case kind == 3 || kind == 2 && v < 6:
 				want = kerr.InvalidRequest.Code
+			case kind == 0:
+				want, at = 0, 1
 			}
 			r := ask[*kmsg.FindCoordinatorResponse](w, req, v)
 			if v < 4 {
 				require.Equal(t, want, r.ErrorCode)
-				require.EqualValues(t, -1, r.NodeID)
+				require.Equal(t, at, r.NodeID)
 				continue
 			}
 			require.Len(t, r.Coordinators, 2)
 			require.Equal(t, "h", r.Coordinators[1].Key)
 			require.Equal(t, want, r.Coordinators[1].ErrorCode)
+			require.Equal(t, at, r.Coordinators[1].NodeID)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestApiVersionsUnknownVersion(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	w := newWorld(t)
-	require.ErrorContains(t, w.refused(kmsg.NewPtrJoinGroupRequest(), 5), "JoinGroup")
+	require.ErrorContains(t, w.refused(kmsg.NewPtrEndTxnRequest(), 3), "EndTxn")
 	require.ErrorContains(t, w.refused(kmsg.NewPtrProduceRequest(), 2), "version 2")
 	require.ErrorContains(t, w.refused(kmsg.NewPtrFetchRequest(), 3), "version 3")
 	require.ErrorContains(t, w.refused(kmsg.NewPtrListOffsetsRequest(), 0), "version 0")

@@ -102,6 +102,7 @@ type Broker struct {
 	sessions *sessionCache
 	cold     *coldPool
 	ids      producerIDs
+	groups   *coordinator
 	creating creations
 
 	produceCalls, fetchCalls sync.Pool // reused request states
@@ -125,15 +126,18 @@ func New(o Options) (*Broker, error) {
 	b.ids.init(o.Cluster)
 	b.creating.init()
 	b.produceCalls.New, b.fetchCalls.New = newProduceCall, newFetchCall
+	b.groups = newCoordinator(b)
+	b.tasks.Go(b.groups.follow)
 	return b, nil
 }
 
-// Close ends the broker's own work: cold reads, topic creations. Requests should have ended before (kafka.Server's
+// Close ends the broker's own work: cold reads, topic creations, the coordination of groups. Requests should have ended before (kafka.Server's
 // Shutdown); those that come later are answered with errors.
 func (b *Broker) Close() {
 	b.cancel()
 	b.cold.close()
 	b.tasks.Wait()
+	b.groups.close()
 	b.sessions.close()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/journal"
 	"github.com/tierbroker/tierbroker/kafka"
 	"github.com/tierbroker/tierbroker/partition"
 )
@@ -20,6 +21,13 @@ type rule struct {
 
 // rules is the only map from our errors to Kafka's. The first match wins; anything else is UNKNOWN_SERVER_ERROR.
 var rules = []rule{
+	// First: they wrap what a partition said, which is not about the client's partition.
+	{journal.ErrLoading, kerr.CoordinatorLoadInProgress},
+	{journal.ErrOverloaded, kerr.CoordinatorNotAvailable},
+	{journal.ErrNotCoordinator, kerr.NotCoordinator},
+	{journal.ErrClosed, kerr.NotCoordinator},
+	{journal.ErrNoShard, kerr.NotCoordinator},
+
 	{partition.ErrNotOwner, kerr.NotLeaderForPartition},
 	{partition.ErrClosing, kerr.NotLeaderForPartition},
 	{partition.ErrFencedEpoch, kerr.FencedLeaderEpoch},

@@ -110,6 +110,12 @@ func (p *fakePart) Append(b []byte, o partition.AppendOptions) (partition.Ack, e
 	return a, nil
 }
 
+func (p *fakePart) Writing() (int32, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch, !p.closed
+}
+
 func (p *fakePart) Written(*partition.Ack) error { return p.writtenErr }
 
 func (p *fakePart) Durable(ctx context.Context, a *partition.Ack) error {

@@ -14,42 +14,55 @@ const (
 	coordinatorShare = 2 // version 6
 )
 
-// findCoordinator answers FindCoordinator, versions 0 to 6. This broker coordinates nothing: every key is answered
+// findCoordinator answers FindCoordinator, versions 0 to 6. A group's coordinator is the owner of its partition of the
+// offsets topic, which the first group brings into being. Transactions and share groups have none: they are answered
 // with COORDINATOR_NOT_AVAILABLE, which clients retry until their own timeout ends it with a clear message.
-func (b *Broker) findCoordinator(_ context.Context, c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
+func (b *Broker) findCoordinator(ctx context.Context, c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	if c.Version >= 4 {
 		resp.Coordinators = make([]kmsg.FindCoordinatorResponseCoordinator, len(req.CoordinatorKeys))
 		for i, key := range req.CoordinatorKeys {
 			a := &resp.Coordinators[i]
 			a.Default()
-			a.Key, a.NodeID, a.Port = key, -1, -1
+			at, err := b.coordinator(ctx, c, req.CoordinatorType, key)
+			a.Key, a.NodeID, a.Host, a.Port = key, at.id, at.Host, at.Port
 			// Without the text: an answer of the smallest keys would be all text.
-			a.ErrorCode, _ = b.coordinator(c, req.CoordinatorType)
+			a.ErrorCode = b.failed(c, code(err))
 		}
 		return resp
 	}
-	resp.NodeID, resp.Port = -1, -1
-	resp.ErrorCode, resp.ErrorMessage = b.coordinator(c, req.CoordinatorType)
+	at, err := b.coordinator(ctx, c, req.CoordinatorType, req.CoordinatorKey)
+	resp.NodeID, resp.Host, resp.Port = at.id, at.Host, at.Port
+	resp.ErrorCode, resp.ErrorMessage = codeAndText(err)
+	b.failed(c, resp.ErrorCode)
 	return resp
 }
 
-// Texts of the answers, shared by all of them.
+// seat is where a coordinator is, id -1 for nowhere.
+type seat struct {
+	id int32
+	Endpoint
+}
+
 var (
-	noGroups    = "this broker has no group coordinator"
-	noTxns      = "this broker has no transaction coordinator"
-	noShares    = "this broker has no share coordinator"
-	unknownKind = "unknown coordinator type"
+	errNoTxns      = refuse(kerr.CoordinatorNotAvailable, "this broker has no transaction coordinator")
+	errNoShares    = refuse(kerr.CoordinatorNotAvailable, "this broker has no share coordinator")
+	errUnknownKind = refuse(kerr.InvalidRequest, "unknown coordinator type")
 )
 
-func (b *Broker) coordinator(c *call, kind int8) (int16, *string) {
+func (b *Broker) coordinator(ctx context.Context, c *call, kind int8, key string) (seat, error) {
+	nowhere := seat{-1, Endpoint{Port: -1}}
 	switch {
 	case kind == coordinatorGroup:
-		return b.failed(c, kerr.CoordinatorNotAvailable.Code), &noGroups
+		o, err := b.groups.locate(ctx, key)
+		if err != nil {
+			return nowhere, err
+		}
+		return seat{o.ID, b.address(&o, c.listener())}, nil
 	case kind == coordinatorTxn:
-		return b.failed(c, kerr.CoordinatorNotAvailable.Code), &noTxns
+		return nowhere, errNoTxns
 	case kind == coordinatorShare && c.Version >= 6:
-		return b.failed(c, kerr.CoordinatorNotAvailable.Code), &noShares
+		return nowhere, errNoShares
 	}
-	return b.failed(c, kerr.InvalidRequest.Code), &unknownKind
+	return nowhere, errUnknownKind
 }

@@ -26,6 +26,8 @@ type Writer interface {
 	// Append validates and stamps exactly one batch in place and enqueues it in the commit log. The batch must
 	// stay unchanged until Written has returned.
 	Append(b []byte, o partition.AppendOptions) (partition.Ack, error)
+	// Writing returns the epoch under which the partition takes writes here; false when it doesn't.
+	Writing() (epoch int32, ok bool)
 	// Written returns when the append is in the page cache.
 	Written(a *partition.Ack) error
 	// Durable returns when the append is safe at the topic's durability.
@@ -69,6 +71,10 @@ type ClusterState interface {
 
 // local is a partition of a partition.Set. It is one pointer, so making a Partition of it allocates nothing.
 type local struct{ *partition.Partition }
+
+func (p local) Writing() (int32, bool) {
+	return p.Offsets().Epoch, p.State() == partition.Writing
+}
 
 func (local) Written(a *partition.Ack) error { return a.Written() }
 

@@ -200,16 +200,16 @@ func TestDeadlines(t *testing.T) {
 		require.NoError(t, r.j.Do(0, func(m *mach, now time.Time) Step { m.deadline = now.Add(5 * time.Second); return Step{} }))
 		require.NoError(t, r.j.Do(0, func(m *mach, now time.Time) Step { m.deadline = now.Add(3 * time.Second); return Step{} }))
 		for r.state()["expired"] == 0 {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			synctest.Wait()
 		}
 		require.InDelta(t, 3.0, time.Since(began).Seconds(), 0.2)
 		// A long one goes off too, and not before.
 		require.NoError(t, r.j.Do(0, func(m *mach, now time.Time) Step { m.deadline = now.Add(5 * time.Hour); return Step{} }))
-		time.Sleep(5*time.Hour - time.Minute)
+		<-time.After(5*time.Hour - time.Minute)
 		synctest.Wait()
 		require.Equal(t, 1, r.state()["expired"])
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, 2, r.state()["expired"])
 		r.j.Close()
