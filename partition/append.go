@@ -133,7 +133,7 @@ func (p *Partition) appendLocked(b []byte, h *batch.Header, now int64, ack *Ack)
 	if err := p.set.enqueue(&q, b, mark); err != nil {
 		return storageError(err)
 	}
-	p.announce = false
+	p.announce, p.void = false, false
 	if newEpoch {
 		p.epochs = append(p.epochs, p.epochStart(base))
 	}

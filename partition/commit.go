@@ -55,6 +55,9 @@ func (s *Set) enqueueFrame(q *queued, payload []byte, sync bool) error {
 	}}
 	if q.kind == frame.EpochStart {
 		e.Header.Extensions = nameExtension(q.p.topic)
+		if q.p.void {
+			e.Header.Flags = flagVoid
+		}
 	}
 	hlen := e.Header.EncodedLen()
 	pos, gen, err := s.log.Enqueue(e)
@@ -125,6 +128,9 @@ func (s *Set) pumpWatermarks(out chan<- segment.Watermarks) {
 }
 
 func (s *Set) step(wm segment.Watermarks) {
+	if s.fatal.Load() != nil {
+		return
+	}
 	s.expose(wm.Written)
 	if err := s.commitSynced(wm.Synced); err != nil {
 		s.stopIndexing(err)
@@ -139,7 +145,9 @@ func (s *Set) take() {
 	s.appendMu.Lock()
 	s.inflight = append(s.inflight, s.queue...)
 	clear(s.queue)
-	s.queue = s.queue[:0]
+	if s.queue = s.queue[:0]; cap(s.queue) > 2*maxIndexBatch {
+		s.queue = nil
+	}
 	s.appendMu.Unlock()
 }
 
@@ -178,6 +186,9 @@ func (s *Set) commitSynced(synced uint64) error {
 		rest := copy(s.inflight, s.inflight[n:])
 		clear(s.inflight[rest:])
 		s.inflight = s.inflight[:rest]
+	}
+	if len(s.inflight) == 0 && cap(s.inflight) > 2*maxIndexBatch {
+		s.inflight = nil // a burst is over
 	}
 	return nil
 }
@@ -253,13 +264,7 @@ func (s *Set) useFile(id frame.PartitionID, e *index.Entry) {
 
 // finishBatch adds the dirty metadata and the checkpoint and commits.
 func (s *Set) finishBatch(b *index.Batch) error {
-	for _, p := range s.takeDirty() {
-		meta, head := p.encodeMeta()
-		b.PutMeta(p.id, meta)
-		if head != nil {
-			b.PutHead(p.id, head)
-		}
-	}
+	s.addDirty(b)
 	b.SetCheckpoint(s.committedTo, s.checkpointExtra(false))
 	return s.commitIndex(b)
 }
@@ -328,14 +333,29 @@ func (p *Partition) settle(q *queued) {
 		p.settled++
 	}
 	if p.settled > 2*keptTail {
-		cut := p.settled - keptTail
-		n := copy(p.tail, p.tail[cut:])
-		clear(p.tail[n:])
-		p.tail, p.settled = p.tail[:n], keptTail
+		p.cutTail(p.settled - keptTail)
 	}
 	if q.entry.Last >= p.durable {
 		p.raise(&q.entry)
 	}
+}
+
+// cutTail drops the first entries of the tail. A long one, from a burst, is not copied each time, and its memory goes
+// when it has become short. The caller holds p.mu.
+func (p *Partition) cutTail(n int) {
+	left := p.tail[n:]
+	switch {
+	case len(left) > 8*keptTail:
+		clear(p.tail[:n])
+		p.tail, p.longTail = left, true
+	case p.longTail || cap(p.tail) > 16*keptTail:
+		p.tail, p.longTail = append(make([]index.Entry, 0, 4*keptTail), left...), false
+	default:
+		k := copy(p.tail, left)
+		clear(p.tail[k:])
+		p.tail = p.tail[:k]
+	}
+	p.settled -= n
 }
 
 // raise moves the durable offset behind the entry and wakes the waiters. The caller holds p.mu.

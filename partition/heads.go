@@ -179,6 +179,8 @@ func (p *Partition) owner() tier.Owner {
 // claimed returns the head with this broker as its owner, claiming it if that has not been done under this epoch:
 // the same broker in its own data directory claims lazily, before its first change. The caller holds swap.
 func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
+	defer cancel()
 	h, err := p.head(ctx)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
 	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/bucket"
@@ -301,6 +302,8 @@ func TestOpenSetLeavesNothingOpenWhenItFails(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			_ = s.Close(ctx) // it may have met the fault in the background
 			cancel()
+			require.NoError(t, w.arch.Close())
+			require.NoError(t, w.cache.Close())
 			break
 		}
 		n++
@@ -312,4 +315,24 @@ func TestOpenSetLeavesNothingOpenWhenItFails(t *testing.T) {
 	}
 	require.Greater(t, n, 3)
 	require.FileExists(t, filepath.Join(w.dir, "log", "0000000000000000.log"))
+}
+
+// An index that opens but holds nonsense is built anew, like one that doesn't open.
+func TestIndexOfNonsenseIsRebuilt(t *testing.T) {
+	w := newCrashWorld(t)
+	w.open()
+	p := w.topic("t", nil)
+	id := p.ID()
+	for range 3 {
+		require.NoError(t, w.send(p))
+	}
+	require.NoError(t, w.set.update(func(b *index.Batch) error {
+		b.PutMeta(frame.PartitionID{Partition: 7}, []byte("{"))
+		return nil
+	}))
+	w.close()
+	s := w.open()
+	require.True(t, s.Recovered().Rebuilt)
+	w.verify(t, w.await(id), "after the rebuild")
+	w.close()
 }

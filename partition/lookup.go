@@ -96,24 +96,29 @@ func (p *Partition) localTime(ts, from, end int64) (TimeResult, error) {
 }
 
 // localCandidate returns the first entry at or behind from whose maximum timestamp reaches ts: the index knows the
-// older ones, the memory tail the newest.
+// older ones, the memory tail the newest. The tail is looked at first: what moves from there into the index meanwhile is
+// found there.
 func (p *Partition) localCandidate(ts, from int64) (index.Entry, bool, error) {
+	newest, inTail := p.tailCandidate(ts, from)
 	e, ok, err := p.set.index.FindTime(p.id, ts, from)
 	if err != nil {
 		return e, false, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
+	if inTail && (!ok || newest.Base < e.Base) {
+		return newest, true, nil
+	}
+	return e, ok, nil
+}
+
+func (p *Partition) tailCandidate(ts, from int64) (index.Entry, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.tail {
-		t := &p.tail[i]
-		if ok && e.Base <= t.Base {
-			break
-		}
-		if t.Last >= from && t.MaxTimestamp >= ts {
-			return *t, true, nil
+		if t := &p.tail[i]; t.Last >= from && t.MaxTimestamp >= ts {
+			return *t, true
 		}
 	}
-	return e, ok, nil
+	return index.Entry{}, false
 }
 
 // withBatch reads one local batch into memory of its own and hands it to fn.

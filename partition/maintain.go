@@ -131,6 +131,9 @@ func (p *Partition) retainAndMerge(ctx context.Context, now int64) error {
 				if err := p.swapped(nh, err); err != nil {
 					return err
 				}
+				if err := p.noteStart(ctx, false); err != nil {
+					return err
+				}
 			}
 		}
 	}

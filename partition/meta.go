@@ -64,26 +64,8 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 	p := newPartition(s, id, m.Topic)
 	p.epoch, p.start, p.tiered, p.ceiling = m.Epoch, m.Start, m.Tiered, max(m.Ceiling, firstCeiling)
 	p.epochs, p.headVersion, p.headKnown, p.extents, p.archived = m.Epochs, m.HeadVersion, m.HeadKnown, m.Extents, m.Archived
-	p.next, p.local = max(m.Next, m.Tiered, m.Start), m.Local
+	p.next, p.local, p.startSaved = max(m.Next, m.Tiered, m.Start), m.Local, m.Start
 	p.stored, p.jump, p.async, p.asyncSaved, p.rebooted = p.next, m.Jump, m.Async, m.Async, m.Rebooted
 	s.parts[id] = p
 	return nil
-}
-
-// extTopic is the extension of an epoch-start frame that holds the topic's name. It can't be the payload: a control
-// frame's payload is at most 21 bytes, so that the header's checksum covers it, and a longer one reads as damage.
-const extTopic = 1
-
-func nameExtension(topic string) []frame.Extension {
-	return []frame.Extension{{Type: extTopic, Value: []byte(topic)}}
-}
-
-// topicName returns the name in an epoch-start frame, "" when it has none.
-func topicName(h *frame.Header) string {
-	for _, e := range h.Extensions {
-		if e.Type == extTopic {
-			return string(e.Value)
-		}
-	}
-	return ""
 }

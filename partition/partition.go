@@ -44,8 +44,9 @@ type Partition struct {
 	archived    int64 // bytes in the bucket
 
 	// tail holds the newest entries in offset order: those that the index doesn't have yet, and a few that it has.
-	tail    []index.Entry
-	settled int // leading entries of tail that the index has
+	tail     []index.Entry
+	settled  int  // leading entries of tail that the index has
+	longTail bool // tail is the rest of a longer one
 
 	producersLoaded bool
 	live, committed producers
@@ -65,7 +66,9 @@ type Partition struct {
 	async        bool      // some of its records may have been acknowledged before they were synced
 	asyncSaved   bool      // and the index says so on disk
 	rebooted     bool      // the machine has restarted since the partition was last ready for writing
-	announce     bool      // the next batch needs an epoch-start frame, to tell recovery that it doesn't follow the one before
+	announce     bool      // the next batch needs an epoch-start frame
+	void         bool      // which says that offsets before it are void
+	startSaved   int64     // start offset that a restart will find in log or index
 
 	metaDirty bool // under set.dirtyMu
 	headDirty []byte

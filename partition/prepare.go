@@ -144,9 +144,11 @@ func (p *Partition) reconcileLocal() string {
 		// Nothing is pending here; offsets go on where the archive ends. What is local ends below that, if there is
 		// anything: it can't serve as the part from local on, which must have no hole.
 		p.next, p.local = p.tiered, p.tiered
+		p.announce, p.void = true, true
 	}
 	if p.next < p.start {
 		p.next = p.start
+		p.announce, p.void = true, true
 	}
 	p.durable, p.stored = p.next, p.next
 	if !p.hole.empty() && p.hole.to > max(p.tiered, p.start) {

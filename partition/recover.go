@@ -17,9 +17,10 @@ type recovery struct {
 	b        *index.Batch
 	n        int
 	end      uint64
+	extra    []byte // of the run before: what it says is true until the recovery is complete
 	touched  map[producerKey]struct{}
 	files    map[fileKey]int64
-	epochAt  map[frame.PartitionID]int64 // offset announced by the last epoch-start frame
+	voidTo   map[frame.PartitionID]int64 // offset before which there may be a gap, by the last epoch-start frame
 	replayed map[*Partition]bool
 }
 
@@ -40,8 +41,8 @@ func (s *Set) recover() error {
 	if err != nil {
 		return err
 	}
-	r := &recovery{s: s, b: s.index.NewBatch(), end: from, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
-		epochAt: map[frame.PartitionID]int64{}, replayed: map[*Partition]bool{}}
+	r := &recovery{s: s, b: s.index.NewBatch(), end: from, extra: extra, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
+		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]bool{}}
 	log, found, err := segment.Open(s.o.Log, from, r.visit)
 	if err != nil {
 		r.b.Close()
@@ -62,7 +63,10 @@ func (s *Set) recover() error {
 	}
 	s.settleRecovered()
 	// From here until a clean Close the checkpoint says that the log is open on this boot.
-	return errors.Join(s.commitBatch(nil), s.index.Flush())
+	if err := errors.Join(s.commitBatch(nil), s.index.Flush()); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	return nil
 }
 
 // loadPartitions reads what the index remembers; the newest entry of each partition tells where its offsets go on.
@@ -103,9 +107,7 @@ func (r *recovery) visit(f segment.Frame) error {
 			return err
 		}
 	case frame.EpochStart:
-		p := r.s.ensure(f.ID, "")
-		p.topic = topicName(&f.Header)
-		r.epochAt[f.ID] = f.BaseOffset
+		r.epochStart(&f)
 	case frame.Truncate:
 		if err := r.truncate(&f); err != nil {
 			return err
@@ -121,6 +123,16 @@ func (r *recovery) visit(f segment.Frame) error {
 	return nil
 }
 
+func (r *recovery) epochStart(f *segment.Frame) {
+	p := r.s.ensure(f.ID, "")
+	p.topic = topicName(&f.Header)
+	p.start = max(p.start, startOffset(&f.Header))
+	p.startSaved = max(p.startSaved, p.start)
+	if f.Flags&flagVoid != 0 {
+		r.voidTo[f.ID] = f.BaseOffset
+	}
+}
+
 func (r *recovery) data(f *segment.Frame) error {
 	h, err := batch.ParseHeader(f.Payload)
 	if err != nil {
@@ -132,7 +144,7 @@ func (r *recovery) data(f *segment.Frame) error {
 		r.s.event(Error, p, fmt.Sprintf("frame at log position %d repeats offset %d (next is %d) and is left out", f.Position, base, p.next), ErrCorrupt)
 		return nil
 	}
-	if at, ok := r.epochAt[f.ID]; base > p.next && r.knows(p) && (!ok || at != base) {
+	if at, ok := r.voidTo[f.ID]; base > p.next && r.knows(p) && (!ok || at != base) {
 		// Offsets are missing here: damaged frames. The bucket may have them; prepare decides.
 		if p.hole.empty() {
 			p.hole = gap{p.next, base}
@@ -141,10 +153,9 @@ func (r *recovery) data(f *segment.Frame) error {
 		}
 	} else if !r.knows(p) {
 		p.local = base
-	} else if base > p.next {
-		p.jump = false // this is where it went
 	}
-	delete(r.epochAt, f.ID)
+	p.jump, p.rebooted = false, false // nothing is appended before a jump that is due
+	delete(r.voidTo, f.ID)
 	r.replayed[p] = true
 	if n := len(p.epochs); n == 0 || p.epochs[n-1].Epoch < f.Epoch {
 		p.epochs = append(p.epochs, EpochStart{Epoch: f.Epoch, Start: base})
@@ -249,7 +260,7 @@ func (r *recovery) commit() error {
 	}
 	clear(r.touched)
 	clear(r.files)
-	r.b.SetCheckpoint(r.end, r.s.checkpointExtra(false))
+	r.b.SetCheckpoint(r.end, r.extra)
 	if err := r.b.Commit(); err != nil {
 		return err
 	}

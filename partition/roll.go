@@ -52,9 +52,12 @@ func (p *Partition) rollTo(ctx context.Context, target int64) error {
 // (swept later), never a hole. Without all, what would make a small object behind a full one waits until there is more.
 // The caller holds swap.
 func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error {
+	if err := p.loadProducers(); err != nil {
+		return err // the head's snapshot must not stay behind its end
+	}
 	h, err := p.claimed(ctx)
-	if err != nil {
-		return err
+	if err != nil || h.End >= target {
+		return err // an earlier attempt has got further than was known
 	}
 	exts, bytes, err := p.upload(ctx, h, target, all)
 	if err != nil {
@@ -66,8 +69,9 @@ func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error 
 	return p.commitRoll(ctx, h, exts, bytes)
 }
 
-// upload puts the objects that follow the head's end into the bucket. Records deleted before they were rolled become
-// a void extent.
+// upload puts the objects that follow the head's end into the bucket, each under a deadline of its own. Records deleted
+// before they were rolled become a void extent. When one fails, those before it are not given up: on a slow link a
+// backlog would otherwise never get anywhere.
 func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64, all bool) (exts []tier.Extent, bytes int64, err error) {
 	from := h.End
 	p.mu.Lock()
@@ -93,20 +97,33 @@ func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64, all 
 		if len(src.entries) == 0 || !all && len(exts) > 0 && src.bytes < p.rollBytes()/2 {
 			break
 		}
-		ext, err := p.set.o.Archive.Upload(ctx, p.objectSpec(from, next), src)
-		if errors.Is(err, bucket.ErrCorrupt) {
-			// The bytes were not those that their headers promise: here, or on their way.
-			if bad := src.check(); bad != nil {
-				err = bad
-			}
+		ext, err := p.uploadOne(ctx, p.objectSpec(from, next), src)
+		if err != nil && len(exts) > 0 {
+			break
 		}
 		if err != nil {
-			p.discard(append(exts, ext), 0)
-			return nil, 0, p.uploadError(err)
+			return nil, 0, err
 		}
 		exts, from, bytes = append(exts, ext), next, bytes+src.bytes
 	}
 	return exts, bytes, nil
+}
+
+func (p *Partition) uploadOne(ctx context.Context, spec tier.ObjectSpec, src *rollSource) (tier.Extent, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
+	defer cancel()
+	ext, err := p.set.o.Archive.Upload(ctx, spec, src)
+	if errors.Is(err, bucket.ErrCorrupt) {
+		// The bytes were not those that their headers promise: here, or on their way.
+		if bad := src.check(); bad != nil {
+			err = bad
+		}
+	}
+	if err != nil {
+		p.discard([]tier.Extent{ext}, 0)
+		return ext, p.uploadError(err)
+	}
+	return ext, nil
 }
 
 // uploadError fails the partition when its local data is damaged: retrying would never end, and the damage must be
@@ -177,11 +194,10 @@ func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Ex
 	end := exts[len(exts)-1].End
 	p.mu.Lock()
 	want, epochs := p.wantCeiling, append([]EpochStart(nil), p.epochs...)
-	var snapshot []byte
-	if p.producersLoaded {
-		snapshot = p.live.encodeSnapshot(end)
-	}
+	loaded, snapshot := p.producersLoaded, p.live.encodeSnapshot(end)
 	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
+	defer cancel()
 	nh, err := p.set.o.Archive.CommitRoll(ctx, p.id, h, p.owner(), exts, func(h *tier.Head) {
 		h.Ceiling = max(h.Ceiling, want)
 		for _, e := range epochs {
@@ -189,7 +205,7 @@ func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Ex
 				h.AddEpoch(e)
 			}
 		}
-		if snapshot != nil {
+		if loaded {
 			h.Producers = snapshot
 		}
 	})
@@ -279,7 +295,7 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 	to := nh.End
 	p.mu.Lock()
 	p.next, p.stored, p.durable, p.local = to, to, to, to
-	p.jump, p.announce = false, true
+	p.jump, p.announce, p.void = false, true, true
 	p.tail, p.settled = nil, 0
 	p.pending, p.pendingSince = 0, 0
 	p.mu.Unlock()
@@ -289,7 +305,7 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 }
 
 // DeleteRecords removes the records below before (-1: all that is durable) and returns the new start offset. It
-// answers when the head says so; the start offset never goes back.
+// answers when the head says so, and the log, too; the start offset never goes back.
 func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, error) {
 	p.mu.Lock()
 	o, err := p.offsets(), p.admitWrite(-1)
@@ -308,7 +324,7 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, err
 	}
 	defer p.unlockSwap()
 	if cur := p.Offsets(); before <= cur.Start {
-		return cur.Start, nil
+		return cur.Start, p.noteStart(ctx, true)
 	}
 	if err := p.coverForDelete(ctx, before); err != nil {
 		return 0, err
@@ -321,7 +337,7 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, err
 	if err := p.swapped(nh, err); err != nil {
 		return 0, err
 	}
-	return p.Offsets().Start, nil
+	return p.Offsets().Start, p.noteStart(ctx, true)
 }
 
 // coverForDelete makes the head reach the new start: whole batches below it become void without an upload, the one

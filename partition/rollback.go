@@ -117,6 +117,7 @@ func (p *Partition) rollback(next int64, kept []queued) bool {
 	p.stored = min(p.stored, p.next)
 	p.trimEpochs(p.next)
 	p.announce = true // the frame that announced this place may be lost, too
+	p.void = p.void || p.next == p.local
 	n := len(p.tail)
 	for n > 0 && p.tail[n-1].Last >= p.next {
 		n--
@@ -146,10 +147,6 @@ func (p *Partition) rollback(next int64, kept []queued) bool {
 	p.wake()
 	return seen
 }
-
-// flagSeen in a truncate frame: somebody may have seen records at or above the new end, so their offsets must not be
-// used again.
-const flagSeen = 1
 
 // markJumps writes into the log which partitions must jump before they go on. A process that dies before they have
 // done so would otherwise find a log that ends where they went back to, and go on there.

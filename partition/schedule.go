@@ -133,13 +133,16 @@ func (s *Set) rollWorker() {
 // with the bucket down every batch would otherwise try an upload.
 const retryIntervals = 2
 
+// rollNow does one round of a partition; with more to do it queues behind the others, so that a few busy partitions
+// don't keep all workers.
 func (s *Set) rollNow(p *Partition) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.o.BucketCallTimeout)
-	defer cancel()
-	err := p.rollDueParts(ctx, s.o.Now(), s.o)
+	more, err := p.rollDueParts(s.ctx, s.o.Now(), s.o)
 	p.mu.Lock()
 	p.queuedRoll = false
 	p.retryAt = time.Time{}
+	if more && err == nil {
+		s.kickRoll(p)
+	}
 	if err != nil {
 		// Measured on the monotonic clock: one that was set back must not keep data from the bucket.
 		p.retryAt = time.Now().Add(retryIntervals * s.o.RollInterval)
@@ -169,37 +172,31 @@ func (s *Set) reportRoll(p *Partition, err error) {
 	}
 }
 
-// rollDueParts does what the partition was queued for: a jump, its pending data, a higher ceiling.
-func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) error {
+// rollDueParts does what the partition was queued for: a jump, a part of its pending data, a higher ceiling. more says
+// that there is more to do.
+func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) (more bool, err error) {
 	if err := p.lockSwap(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer p.unlockSwap()
 	p.mu.Lock()
 	jump := p.resume && p.state == Recovering
-	p.mu.Unlock()
-	if jump {
-		return p.finishJump(ctx)
+	target, all, want := p.durable, p.dueAll(now, o.RollMinBytes, o.RollMaxAge), p.wantCeiling > p.ceiling
+	due := p.serving() && p.tiered < target && (all || p.pending >= p.rollBytes())
+	if !due {
+		p.rollForced = false
 	}
-	for {
-		p.mu.Lock()
-		target, all, want := p.durable, p.dueAll(now, o.RollMinBytes, o.RollMaxAge), p.wantCeiling > p.ceiling
-		due := p.serving() && p.tiered < target && (all || p.pending >= p.rollBytes())
-		p.mu.Unlock()
-		if !due {
-			if want {
-				return p.raiseCeiling(ctx)
-			}
-			break
-		}
-		if err := p.rollOnce(ctx, target, all); err != nil {
-			return err
-		}
-	}
-	p.mu.Lock()
-	p.rollForced = false
+	want = want && p.state == Writing
 	p.mu.Unlock()
-	return nil
+	switch {
+	case jump:
+		return false, p.finishJump(ctx)
+	case due:
+		return true, p.rollOnce(ctx, target, all)
+	case want:
+		return false, p.raiseCeiling(ctx)
+	}
+	return false, nil
 }
 
 // finishJump ends the fall-back of an async partition whose visible records were lost by a failed write.

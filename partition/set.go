@@ -112,7 +112,16 @@ func OpenSet(o SetOptions) (*Set, error) {
 	if err := s.openIndex(); err != nil {
 		return nil, err
 	}
-	if err := s.recover(); err != nil {
+	err = s.recover()
+	if errors.Is(err, index.ErrCorrupt) || errors.Is(err, ErrCorrupt) {
+		// It could be opened, but what it says makes no sense.
+		if err := s.replaceIndex(errors.Join(err, s.index.Close())); err != nil {
+			return nil, err
+		}
+		s.parts = map[frame.PartitionID]*Partition{}
+		err = s.recover()
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.index.Close())
 	}
 	s.start()
@@ -127,6 +136,11 @@ func (s *Set) openIndex() error {
 	if !errors.Is(err, index.ErrCorrupt) {
 		return err
 	}
+	return s.replaceIndex(err)
+}
+
+// replaceIndex puts an empty index in the place of one that is closed and can't be used.
+func (s *Set) replaceIndex(err error) error {
 	s.event(Warn, nil, "the index is unreadable and is built anew from the commit log and the bucket", err)
 	if s.o.Index.FS != nil {
 		err = s.o.Index.FS.RemoveAll(s.o.Index.Dir)
@@ -251,12 +265,18 @@ func (s *Set) Close(ctx context.Context) error {
 	s.commitCancel()
 	<-s.commitDone
 	if err == nil && s.fatal.Load() == nil {
-		b := s.index.NewBatch()
-		b.SetCheckpoint(s.committedTo, s.checkpointExtra(true))
-		err = errors.Join(b.Commit(), b.Close())
+		err = s.lastBatch()
 	}
 	s.progress.end(ErrClosing)
 	return errors.Join(err, s.index.Close(), s.log.Close())
+}
+
+// lastBatch saves what is dirty and that the log was closed. The commit loop has ended.
+func (s *Set) lastBatch() error {
+	b := s.index.NewBatch()
+	s.addDirty(b)
+	b.SetCheckpoint(s.committedTo, s.checkpointExtra(true))
+	return errors.Join(b.Commit(), b.Close())
 }
 
 // settleAll waits until the commit loop has indexed everything that was appended.

@@ -44,6 +44,16 @@ func (s *Set) markDirty(p *Partition) {
 	}
 }
 
+func (s *Set) addDirty(b *index.Batch) {
+	for _, p := range s.takeDirty() {
+		meta, head := p.encodeMeta()
+		b.PutMeta(p.id, meta)
+		if head != nil {
+			b.PutHead(p.id, head)
+		}
+	}
+}
+
 func (s *Set) takeDirty() []*Partition {
 	s.dirtyMu.Lock()
 	defer s.dirtyMu.Unlock()

@@ -1,0 +1,77 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/segment"
+)
+
+// Control frames tell recovery what batches alone don't. Their payload is at most 21 bytes, so that the header's
+// checksum covers it; what is longer goes into extensions.
+//
+//	epoch start    the epoch begins at the base offset; extensions: the topic's name, the start offset
+//	  flagVoid     what lies between the partition's last batch and the base offset is void, and not missing
+//	truncate
+//	  flagSeen     somebody may have seen records at or above the new end: their offsets must not be used again
+//	drop partition nothing of the partition is left
+const (
+	flagVoid = 1
+	flagSeen = 1
+
+	extTopic = 1
+	extStart = 2
+)
+
+func nameExtension(topic string) []frame.Extension {
+	return []frame.Extension{{Type: extTopic, Value: []byte(topic)}}
+}
+
+// topicName returns the name in an epoch-start frame, "" when it has none.
+func topicName(h *frame.Header) string {
+	for _, e := range h.Extensions {
+		if e.Type == extTopic {
+			return string(e.Value)
+		}
+	}
+	return ""
+}
+
+// startOffset returns the start offset in an epoch-start frame, 0 when it has none.
+func startOffset(h *frame.Header) int64 {
+	for _, e := range h.Extensions {
+		if e.Type == extStart && len(e.Value) == 8 {
+			return max(0, int64(binary.BigEndian.Uint64(e.Value)))
+		}
+	}
+	return 0
+}
+
+// noteStart writes the start offset into the log. The bucket has it, but a restart goes by what is local, and the start
+// never goes back. With wait it is on stable storage on return. The caller holds swap.
+func (p *Partition) noteStart(ctx context.Context, wait bool) error {
+	p.mu.Lock()
+	start, saved := p.start, p.startSaved
+	h := frame.Header{Type: frame.EpochStart, ID: p.id, Epoch: p.epoch, BaseOffset: p.next, AppendTime: p.set.o.Now(),
+		Extensions: append(nameExtension(p.topic), frame.Extension{Type: extStart, Value: binary.BigEndian.AppendUint64(nil, uint64(start))})}
+	p.mu.Unlock()
+	if saved >= start {
+		return nil
+	}
+	log := p.set.log
+	pos, gen, err := log.Enqueue(&segment.Entry{Header: h, Sync: wait})
+	if err == nil {
+		err = log.Written(pos, gen)
+	}
+	if err == nil && wait {
+		err = log.Sync(ctx)
+	}
+	if err != nil {
+		return storageError(err)
+	}
+	p.mu.Lock()
+	p.startSaved = max(p.startSaved, start)
+	p.mu.Unlock()
+	return nil
+}
