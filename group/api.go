@@ -45,7 +45,7 @@ type Topic struct {
 type Topics interface {
 	ByName(name string) (Topic, bool)
 	ByID(id [16]byte) (Topic, bool)
-	All() iter.Seq[Topic] // in any order
+	All() iter.Seq[Topic] // what patterns may match, in any order
 }
 
 // Options are the settings of a machine; a zero field has Kafka's default unless it says otherwise.

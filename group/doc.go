@@ -10,7 +10,8 @@
 //  1. Replay: a new Machine gets every record of the partition, in order, through Apply; then SetTopics and Loaded once.
 //     Requests are handled only after Loaded.
 //  2. Every call that returns a Step has applied the Step's records already, through the same Apply. The caller appends
-//     them to the partition as one batch, in the order of the calls. If the append fails, or turns out not to be durable,
+//     them to the partition as one batch, in the order of the calls (a step is small, but for deletions: those may be cut
+//     into several batches). If the append fails, or turns out not to be durable,
 //     or the epoch is lost, the Machine is thrown away and every token is answered NOT_COORDINATOR.
 //  3. A Step's replies are released when its own records and those of every Step before it are durable, not before: a
 //     reply may rest on anything that was applied when it was made. So a reader never sees what a crash could take back.
@@ -62,6 +63,20 @@
 //  5. A committed offset changes only by a commit, and goes only by OffsetDelete, DeleteGroups, TopicsDeleted or expiry.
 //  6. Every wait has a deadline: joins end with the rebalance timeout, members with their session.
 //  7. Nothing in a request can panic the machine or make it allocate more than a constant times the request's size.
+//
+// # Where it differs from Kafka
+//
+// All of these are invisible to clients that behave, and were chosen because what Kafka does loses something.
+//
+//   - A call that waits and is superseded by the same member's next one is answered REBALANCE_IN_PROGRESS; Kafka leaves it
+//     unanswered.
+//   - A group to which nobody ever belonged (member ids were handed out, no more) leaves no record.
+//   - Offsets of an empty group count their retention from the later of their commit and the group's end, so that an offset
+//     an administrator has just set doesn't expire at once.
+//   - A member of the new protocol that joins again with epoch 0 under its own id is taken in anew, without the partitions
+//     it had; Kafka fences it until its session ends.
+//   - If the last member of the new protocol is replaced by its static self in the classic protocol, the group rebalances.
+//   - Member ids handed out and not used are bounded for each group, and so are groups for each shard.
 //
 // # Never
 //

@@ -44,8 +44,8 @@ func New(o Options) *Machine {
 	return &Machine{opts: o, groups: map[string]*group{}, topics: noTopics{}, waiting: map[Token]*waiter{}}
 }
 
-// SetTopics tells the machine the present topics. Consumer groups take changes up with the next heartbeat of a member.
-// With no topics ever set, no commit is checked against them.
+// SetTopics tells the machine the present topics; call it when a topic came, went or grew. Consumer groups take changes up
+// with the next heartbeat of a member. With no topics ever set, no commit is checked against them.
 func (m *Machine) SetTopics(t Topics) {
 	m.topics = t
 	m.topicsVersion++
@@ -121,6 +121,9 @@ func (m *Machine) Tick(now time.Time) Step {
 			break
 		}
 		m.fire(k)
+		if k.kind == timerExpiry {
+			break // it may be due at once again, and has its own bound
+		}
 	}
 	return m.end()
 }
