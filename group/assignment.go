@@ -67,14 +67,6 @@ func (a assignment) each(fn func(topic [16]byte, p int32)) {
 	}
 }
 
-func (a assignment) size() int {
-	n := 0
-	for _, t := range a {
-		n += len(t.parts)
-	}
-	return n
-}
-
 // filter returns the partitions that keep says.
 func (a assignment) filter(keep func(topic [16]byte, p int32) bool) assignment {
 	var out assignment

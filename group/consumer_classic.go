@@ -48,7 +48,7 @@ func (m *Machine) joinConsumer(g *group, j *joinRequest, w *waiter) {
 	}
 	owned := make([]kmsg.ConsumerMemberAssignmentTopic, 0, len(sub.OwnedPartitions))
 	for _, t := range sub.OwnedPartitions {
-		owned = append(owned, kmsg.ConsumerMemberAssignmentTopic{Topic: t.Topic, Partitions: t.Partitions})
+		owned = append(owned, kmsg.ConsumerMemberAssignmentTopic(t))
 	}
 	m.timers.cancel(timerKey{timerRebalance, g.id, id})
 	m.follow(c, id, meta, m.fromNames(owned), true)

@@ -92,7 +92,7 @@ func TestThousandMembers(t *testing.T) {
 			}
 			s.w.log, s.w.replies = nil, nil
 			used := heapInUse() - before
-			t.Logf("%v, %d MB with the clients, %d MB of records", took, used>>20, log>>20)
+			t.Logf("%v, %d KB with the clients, %d KB of records", took, used>>10, log>>10)
 			require.Less(t, took, time.Minute)
 			require.Less(t, used, int64(64<<20))
 			runtime.KeepAlive(s)
