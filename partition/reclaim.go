@@ -18,26 +18,31 @@ func (s *Set) kickReclaim() {
 	}
 }
 
-// reclaimLoop gives log files back, oldest first.
+// reclaimLoop gives log files back, oldest first. After a failure it waits for the next tick, whoever asks: a full disk
+// makes it fail and makes everybody ask.
 func (s *Set) reclaimLoop() {
 	t := time.NewTicker(s.o.RollInterval)
 	defer t.Stop()
+	failing := false
 	for {
+		asked := s.reclaims
+		if failing {
+			asked = nil
+		}
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-s.reclaims:
+		case <-asked:
 		case <-t.C:
 		}
-		for s.ctx.Err() == nil {
-			dropped, err := s.reclaimOldest(s.o.Now())
-			if err != nil && s.ctx.Err() == nil {
-				s.event(Error, nil, "reclaim of the oldest log file failed", err)
-			}
-			if err != nil || !dropped {
-				break
-			}
+		var err error
+		for dropped := true; dropped && err == nil && s.ctx.Err() == nil; {
+			dropped, err = s.reclaimOldest(s.o.Now())
 		}
+		if err != nil && !failing && s.ctx.Err() == nil {
+			s.event(Error, nil, "reclaim of the oldest log file failed; it is tried again", err)
+		}
+		failing = err != nil
 	}
 }
 
@@ -60,7 +65,7 @@ func (s *Set) reclaimOldest(now int64) (bool, error) {
 }
 
 // reclaimFile drops the oldest file if every partition in it is tiered past it, what the index knows of that is on
-// disk, and local retention has passed or the budget asks for it.
+// disk, and local retention has passed or the budget or a full disk asks for it.
 func (s *Set) reclaimFile(now int64) (bool, error) {
 	files, img := s.log.Files(), s.image.Load()
 	if len(files) == 0 || img == nil {
@@ -75,7 +80,8 @@ func (s *Set) reclaimFile(now int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	tight := float64(s.pressure.used.Load()) > reclaimShare*float64(s.o.DiskBudget)
+	// The budget was measured at the start; others may have filled the disk since.
+	tight := float64(s.pressure.used.Load()) > reclaimShare*float64(s.o.DiskBudget) || s.log.Starved()
 	if !tight && !s.retentionPassed(users, now) {
 		return false, nil
 	}

@@ -43,6 +43,14 @@ func (l *Log) takeSpare() (*handle, error) {
 	return nil, nil
 }
 
+// Starved reports that the log needs another file and the disk has no space for one: what
+// can be dropped should be.
+func (l *Log) Starved() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.spares) == 0 && errors.Is(l.allocErr, ErrFull)
+}
+
 // janitor is the goroutine that allocates files ahead of their use and recycles or
 // removes those that were let go.
 func (l *Log) janitor() {
