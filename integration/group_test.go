@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
@@ -243,4 +244,90 @@ func TestCommitSurvivesKill(t *testing.T) {
 		}
 		cl.Close()
 	}
+}
+
+// TestTierctlGroups: lag by records, bytes, time and place; resets with their dry run; deletion.
+func TestTierctlGroups(t *testing.T) {
+	n := groupNode(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(n.kafka), kgo.DefaultProduceTopic("work"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(t, err)
+	defer cl.Close()
+	began := time.Now().Add(-time.Hour)
+	produce := func(from, to int) {
+		for i := from; i < to; i++ {
+			r := kgo.StringRecord(fmt.Sprint("a record of the group's test ", i))
+			r.Partition, r.Timestamp = int32(i%2), began.Add(time.Duration(i)*time.Second)
+			require.NoError(t, cl.ProduceSync(ctx, r).FirstErr())
+		}
+	}
+	produce(0, 40)
+	n.at(t, 0, "", "topic", "roll", "work")
+	n.at(t, 0, "", "topic", "evict", "work")
+	produce(40, 60)
+	var os kadm.Offsets
+	os.AddOffset("work", 0, 10, -1)
+	require.NoError(t, kadm.NewClient(cl).CommitAllOffsets(ctx, "readers", os))
+
+	out, _ := n.at(t, 0, "", "group", "list", "--state", "Empty", "-o", "json")
+	require.Contains(t, out, `"group": "readers"`)
+	out, _ = n.at(t, 0, "", "group", "describe", "readers", "-o", "json")
+	var d struct {
+		State      string
+		Partitions []struct {
+			Partition     int32
+			Committed     int64
+			LagRecords    int64 `json:"lag_records"`
+			LagBytes      int64 `json:"lag_bytes"`
+			LagMs         int64 `json:"lag_ms"`
+			RecordsBucket int64 `json:"records_in_bucket"`
+			BytesBucket   int64 `json:"bytes_in_bucket"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &d))
+	require.Len(t, d.Partitions, 1)
+	p := d.Partitions[0]
+	require.Equal(t, []int64{10, 20, 10}, []int64{p.Committed, p.LagRecords, p.RecordsBucket}, out)
+	require.Greater(t, p.LagBytes, p.BytesBucket)
+	require.Positive(t, p.BytesBucket)
+	require.InDelta(t, time.Since(began.Add(20*time.Second)).Milliseconds(), p.LagMs, 60_000)
+
+	reset := func(want string, args ...string) {
+		t.Helper()
+		n.at(t, 0, "work,0,3\nwork,1,4\n", append([]string{"group", "reset", "readers", "--apply"}, args...)...)
+		got, err := kadm.NewClient(cl).FetchOffsets(ctx, "readers")
+		require.NoError(t, err)
+		var s string
+		for _, o := range got.Sorted() {
+			s += fmt.Sprintf("%d:%d ", o.Partition, o.At)
+		}
+		require.Equal(t, want, s)
+	}
+	out, errOut := n.at(t, 0, "", "group", "reset", "readers", "--to", "earliest")
+	require.Contains(t, errOut, "nothing was changed")
+	require.Contains(t, out, "30")
+	reset("0:30 ", "--to", "latest")
+	reset("0:0 1:0 ", "--to", "earliest", "--topic", "work", "--partition", "0,1")
+	reset("0:5 1:0 ", "--to", "5", "--topic", "work", "--partition", "0")
+	reset("0:30 1:30 ", "--to", "999")
+	reset("0:15 1:15 ", "--to", "@"+strconv.FormatInt(began.Add(30*time.Second).UnixMilli(), 10))
+	reset("0:0 1:0 ", "--to", "-2h")
+	reset("0:3 1:4 ", "--from-file", "-")
+	n.at(t, 2, "", "group", "reset", "readers", "--to", "soon")
+	n.at(t, 2, "", "group", "reset", "readers")
+
+	l := newCrew(t)
+	m := l.join(n, "m0", kgo.RangeBalancer())
+	awaitThat(t, "a member has everything", func() bool { return l.balanced(1) })
+	_, errOut = n.at(t, 1, "", "group", "reset", "workers", "--topic", "work", "--to", "earliest", "--apply")
+	require.Contains(t, errOut, "1 members")
+	_, errOut = n.at(t, 1, "", "group", "delete", "workers", "--yes")
+	require.Contains(t, errOut, "NON_EMPTY_GROUP")
+	out, _ = n.at(t, 0, "", "group", "describe", "workers")
+	require.Contains(t, out, "Stable, assignor range")
+	m.leave()
+	n.at(t, 0, "", "group", "delete", "workers", "readers", "--yes")
+	_, errOut = n.at(t, 1, "", "group", "describe", "readers")
+	require.Contains(t, errOut, "there is no group readers")
 }

@@ -1,6 +1,7 @@
 // Command tierctl administers a tierbroker cluster and reads its archive.
 //
 //	tierctl topic ...    list, describe, create, alter, delete, roll, evict
+//	tierctl group ...    list, describe, reset, delete
 //	tierctl produce      lines of files or of standard input, as records
 //	tierctl consume      records from an offset or a time
 //	tierctl archive ...  list, print and verify the archive, without a broker
@@ -109,7 +110,7 @@ several clusters under names.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	g.addFlags(root)
-	root.AddCommand(newTopic(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
+	root.AddCommand(newTopic(g), newGroup(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
 	return root
 }
 
