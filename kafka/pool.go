@@ -11,7 +11,7 @@ import (
 // a pool full of 100 MiB buffers helps nobody.
 const (
 	minClassBits = 9  // 512 B
-	maxClassBits = 22 // 4 MiB
+	maxClassBits = 24 // 16 MiB: clients that fill batches of 1 MiB for many partitions send as much
 	classes      = (maxClassBits-minClassBits)*4 + 1
 )
 
