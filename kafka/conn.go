@@ -71,6 +71,29 @@ func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 // LocalAddr is our address of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
+// AwaitTurn, called within Handle, returns when every earlier request of the connection has been
+// answered, or with the context's cause. For requests that take much memory: one that is decoded
+// while another before it waits would hold its memory all that time, and as many as may be in
+// flight would do so together. Answers come in request order anyway.
+func (c *Conn) AwaitTurn(ctx context.Context) error {
+	// The request at hand has one slot; the others are free when all before it is answered.
+	taken := 0
+	defer func() {
+		for ; taken > 0; taken-- {
+			<-c.slots
+		}
+	}()
+	for taken < cap(c.slots)-1 {
+		select {
+		case c.slots <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // Done is closed when the connection is closed or the server shuts down.
 func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 

@@ -43,7 +43,8 @@
 //     and grows to four times what has arrived; counts are capped by the bytes left and by a
 //     number of elements.
 //  4. Request buffers in use never exceed MaxInflightBytes by more than one request. Readers
-//     wait for the budget; one at a time may pass it, so one connection always goes on.
+//     wait for the budget; one at a time may pass it, so one connection always goes on. Frames of
+//     up to 16 KiB don't ask: there is one at most for each connection.
 //  5. Every read of a begun frame and every write has a deadline.
 //  6. A connection closed for a fault causes one Event and nothing else. Connections that
 //     clients close between requests, and resets, cause none.

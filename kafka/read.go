@@ -19,6 +19,11 @@ const (
 	mostTrusted = 1 << maxClassBits
 )
 
+// smallFrame is the size up to which a frame is read without asking the budget. Each connection
+// reads one frame at a time, so small ones are bounded by the number of connections; and clients
+// that hold the budget with large frames they send slowly don't stop the others' small requests.
+const smallFrame = 16 << 10
+
 // frameRate is the least speed at which a large frame must arrive, in bytes per second.
 const frameRate = 256 << 10
 
@@ -116,7 +121,7 @@ func (c *Conn) readFrame() (*buffer, error) {
 	c.ahR += 4
 	step := min(int(size), max(firstStep, c.trusted))
 	buf := newBuffer(step)
-	if !c.srv.budget.grow(&buf.lease, int64(step), c.ctx.Done()) {
+	if size > smallFrame && !c.srv.budget.grow(&buf.lease, int64(step), c.ctx.Done()) {
 		buf.release()
 		return nil, errStopped
 	}

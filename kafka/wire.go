@@ -22,8 +22,9 @@ type wire struct {
 }
 
 // maxElements bounds the array elements of one message. They take more memory than bytes on the
-// wire, so a size-capped message of nothing but empty elements must not become gigabytes.
-const maxElements = 1 << 20
+// wire, so a size-capped message of nothing but empty elements must not become gigabytes. It is room
+// for a hundred thousand partitions.
+const maxElements = 1 << 17
 
 func (w *wire) fail(what string) {
 	if w.err == nil {
