@@ -27,7 +27,9 @@ func guard(next http.Handler, loopback bool) http.Handler {
 			writeError(w, http.StatusForbidden, fmt.Errorf("host %q is not this machine: use 127.0.0.1 or localhost", r.Host))
 			return
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+		case http.MethodPost:
 			if err := crossSite.Check(r); err != nil {
 				writeError(w, http.StatusForbidden, errors.New("requests from other sites are refused"))
 				return
@@ -37,6 +39,10 @@ func guard(next http.Handler, loopback bool) http.Handler {
 				writeError(w, http.StatusUnsupportedMediaType, errors.New("send Content-Type: application/json"))
 				return
 			}
+		default:
+			h.Set("Allow", "GET, HEAD, POST")
+			writeError(w, http.StatusMethodNotAllowed, errors.New("there are GET, HEAD and POST, not "+r.Method))
+			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -43,7 +42,6 @@ func Serve(l net.Listener, o Options) (*Server, error) {
 		listener: l,
 		done:     make(chan struct{}),
 		http: &http.Server{
-			Handler:           handler,
 			ReadTimeout:       readTimeout,
 			ReadHeaderTimeout: readTimeout,
 			WriteTimeout:      writeTimeout,
@@ -53,9 +51,11 @@ func Serve(l net.Listener, o Options) (*Server, error) {
 		},
 	}
 	s.http.ErrorLog = faultLog(o.OnFault)
+	lim := newLimited(l, maxConnections)
+	s.http.Handler, s.http.ConnContext = lim.track(handler), lim.context
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(newLimited(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(lim); !errors.Is(err, http.ErrServerClosed) {
 			s.err = err
 			o.OnFault(err)
 		}
@@ -74,48 +74,4 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	<-s.done
 	return errors.Join(err, s.err)
-}
-
-// limited is a listener that holds back further connections while too many are
-// open.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newLimited(l net.Listener, n int) *limited {
-	return &limited{Listener: l, slots: make(chan struct{}, n), done: make(chan struct{})}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: c, slots: l.slots}, nil
-}
-
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.slots })
-	return err
 }
