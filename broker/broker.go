@@ -42,6 +42,7 @@ type Options struct {
 	ColdTimeout     time.Duration // deadline of one cold read or lookup; default 30 s
 	MaxRequestTime  time.Duration // cap for timeouts that clients name; default 10 min
 	MaxDecodeBytes  int64         // bodies that kmsg decodes at one time; default 8 MiB
+	MaxWideBytes    int64         // memory of Produce and Fetch requests of very many partitions; default 96 MiB
 	MaxMutePerReply time.Duration // most a producer's connection is held back for throttling; default 10 s
 }
 
@@ -72,6 +73,7 @@ func (o *Options) setDefaults() error {
 	positive(&o.ColdTimeout, 30*time.Second)
 	positive(&o.MaxRequestTime, 10*time.Minute)
 	positive(&o.MaxDecodeBytes, 8<<20)
+	positive(&o.MaxWideBytes, 96<<20)
 	positive(&o.MaxMutePerReply, 10*time.Second)
 	if o.FetchSessions == 0 {
 		o.FetchSessions = 1000
@@ -97,7 +99,8 @@ type Broker struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	decoding *semaphore.Weighted
+	decoding *semaphore.Weighted // bytes of bodies that kmsg decodes
+	wide     *semaphore.Weighted // bytes of wide Produce and Fetch requests
 	lookups  *semaphore.Weighted
 	sessions *sessionCache
 	cold     *coldPool
@@ -120,6 +123,7 @@ func New(o Options) (*Broker, error) {
 	}
 	b.versions = computeVersions(apis)
 	b.decoding = semaphore.NewWeighted(o.MaxDecodeBytes)
+	b.wide = semaphore.NewWeighted(o.MaxWideBytes)
 	b.lookups = semaphore.NewWeighted(int64(o.ColdWorkers))
 	b.sessions = newSessionCache(o.FetchSessions, o.SessionIdle)
 	b.cold = newColdPool(b.ctx, o.ColdWorkers, o.ColdTimeout)
@@ -193,22 +197,12 @@ func viaKmsg[T any, R interface {
 	}
 }
 
-// freeDecode is the size up to which a body is decoded without asking the budget.
-const freeDecode = 64 << 10
-
 // decode has kmsg read a body. kmsg checks counts against the body, but what a body of empty elements decodes to is
-// still some tens of times its size: large bodies share a budget until their answer is there. Small ones don't need
-// it, so nobody can stop ordinary requests by holding the budget.
+// still some tens of times its size: see admitBody.
 func (b *Broker) decode(ctx context.Context, c *call, req kmsg.Request) (done func(), err error) {
-	done = func() {}
-	if n := int64(len(c.Body)); n > freeDecode {
-		n = min(n, b.o.MaxDecodeBytes)
-		ctx, cancel := context.WithTimeout(ctx, b.o.ColdTimeout)
-		defer cancel()
-		if err := b.decoding.Acquire(ctx, n); err != nil {
-			return nil, fmt.Errorf("no room to decode %s of %d bytes: %w", c.api.name, n, err)
-		}
-		done = func() { b.decoding.Release(n) }
+	done, err = b.admitBody(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	if err := req.ReadFrom(c.Body); err != nil {
 		done()

@@ -228,10 +228,11 @@ func (b *Broker) awaitReady(ctx context.Context, topics []*cluster.Topic) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
-	var next int32 // partition of topics[0] that is looked at next
-	b.awaitImage(ctx, func(img *cluster.Image) bool {
-		for len(topics) > 0 {
-			t := topics[0]
+	todo := topics
+	var next int32 // partition of todo[0] that is looked at next
+	if !b.awaitImage(ctx, func(img *cluster.Image) bool {
+		for len(todo) > 0 {
+			t := todo[0]
 			for ; next < t.Partitions; next++ {
 				owner, _ := leader(img, frame.PartitionID{Topic: t.ID, Partition: next})
 				gone := img.TopicByID(t.ID) == nil && img.Revision() > t.Revision
@@ -239,10 +240,47 @@ func (b *Broker) awaitReady(ctx context.Context, topics []*cluster.Topic) {
 					return false
 				}
 			}
-			topics, next = topics[1:], 0
+			todo, next = todo[1:], 0
 		}
 		return true
-	})
+	}) {
+		return
+	}
+	for _, t := range topics {
+		for i := range t.Partitions {
+			if !b.awaitWriting(ctx, frame.PartitionID{Topic: t.ID, Partition: i}) {
+				return
+			}
+		}
+	}
+}
+
+// awaitWriting waits until a partition that the cluster's state gives to this broker takes writes here: a partition
+// learns that its transition is committed a moment later than the image does. False when the time is over before.
+func (b *Broker) awaitWriting(ctx context.Context, id frame.PartitionID) bool {
+	const pause = time.Millisecond // nothing tells of it, and it takes no longer than that
+	var t *time.Timer
+	for {
+		if owner, _ := leader(b.o.Cluster.Image(), id); owner != b.o.ID {
+			return true // somewhere else, or gone
+		}
+		if p := b.o.Partitions.Get(id); p != nil {
+			if _, ok := p.Writing(); ok {
+				return true
+			}
+		}
+		if t == nil {
+			t = time.NewTimer(pause)
+			defer t.Stop()
+		} else {
+			t.Reset(pause)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // awaitImage waits for an image of the cluster for which ok holds; false when the time is over before.

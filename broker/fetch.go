@@ -100,6 +100,7 @@ type fetchCall struct {
 	enoughAt           time.Time
 
 	held    []partition.Batches // to be released with the response
+	wide    func()              // gives back the part of a request of very many partitions in their budget; nil: it has none
 	release func()
 }
 
@@ -109,10 +110,18 @@ func newFetchCall() any {
 	return f
 }
 
+// keptParts is how many partitions a fetch may have had whose state is kept; sessions grow beyond their requests.
+const keptParts = 16384
+
 // free releases what the response held and keeps the state for the next request.
 func (f *fetchCall) free() {
 	for i := range f.held {
 		f.held[i].Release()
+	}
+	if f.wide != nil {
+		f.wide() // and everything to the garbage collector
+		*f = fetchCall{}
+		return
 	}
 	clear(f.held)
 	clear(f.own)
@@ -125,7 +134,7 @@ func (f *fetchCall) free() {
 	default:
 	}
 	pool := &f.b.fetchCalls
-	big := cap(f.req.Topics) > keptTopics || cap(f.own) > keptAppends || cap(f.list) > keptAppends || cap(f.held) > keptAppends
+	big := cap(f.own) > keptParts || cap(f.list) > keptParts || cap(f.held) > keptParts
 	*f = fetchCall{req: f.req, resp: kafka.FetchResponse{Topics: f.resp.Topics[:0]}, own: f.own[:0], list: f.list[:0], tokens: f.tokens[:0],
 		wakeCold: f.wakeCold, held: f.held[:0], release: f.release, hints: hints{endpoints: f.hints.endpoints[:0]}}
 	if !big {
@@ -134,11 +143,14 @@ func (f *fetchCall) free() {
 }
 
 // fetch answers Fetch, versions 4 to 18. The work is done in Wait: a long poll belongs there.
-func (b *Broker) fetch(_ context.Context, c *call) kafka.Pending {
+func (b *Broker) fetch(ctx context.Context, c *call) kafka.Pending {
 	f := b.fetchCalls.Get().(*fetchCall)
 	f.b, f.c = b, *c
 	if err := kafka.DecodeFetch(c.Version, c.Body, &f.req); err != nil {
-		f.free()
+		return hangUp(err) // what a malformed request has made of f is not kept
+	}
+	var err error
+	if f.wide, err = b.admitElements(ctx, c, fetchElements(&f.req)); err != nil {
 		return hangUp(err)
 	}
 	f.byID = c.Version >= 13

@@ -12,9 +12,16 @@ import (
 // everything in the cache. So a consumer of hot and cold partitions gets both, and waits for the bucket with neither.
 const coldGrace = 5 * time.Millisecond
 
+// wideWait is the longest poll of a fetch that names very many partitions; a client with a session names only those
+// that change.
+const wideWait = 500 * time.Millisecond
+
 // run reads until the client's wish is met or its time is over.
 func (f *fetchCall) run(ctx context.Context) {
 	f.wait = min(max(time.Duration(f.req.MaxWaitMs)*time.Millisecond, 0), f.b.o.MaxRequestTime)
+	if f.wide != nil {
+		f.wait = min(f.wait, wideWait) // others may be waiting for its part of the budget
+	}
 	if len(f.list) == 0 && (f.s == nil || len(f.s.parts) == 0) {
 		return // nothing to wait for
 	}

@@ -26,6 +26,7 @@ type produceCall struct {
 	hints   hints
 	out     []byte
 	bufs    [1][]byte
+	wide    func() // gives back the part of a request of very many partitions in their budget; nil: it has none
 	release func()
 }
 
@@ -38,12 +39,8 @@ type pendingAppend struct {
 	records     int
 }
 
-// Above these sizes a request's state is left to the garbage collector instead of being kept.
-const (
-	keptTopics  = 4096
-	keptAppends = 16384
-	keptOut     = 1 << 20
-)
+// keptOut is the size of an answer above which a request's state is left to the garbage collector instead of being kept.
+const keptOut = 1 << 20
 
 func newProduceCall() any {
 	r := new(produceCall)
@@ -52,6 +49,11 @@ func newProduceCall() any {
 }
 
 func (r *produceCall) free() {
+	if r.wide != nil {
+		r.wide() // and everything to the garbage collector
+		*r = produceCall{}
+		return
+	}
 	clear(r.appends)
 	r.appends = r.appends[:0]
 	for i := range r.req.Topics {
@@ -59,7 +61,7 @@ func (r *produceCall) free() {
 	}
 	pool := &r.b.produceCalls
 	r.b, r.c, r.hints, r.bufs[0] = nil, call{}, hints{endpoints: r.hints.endpoints[:0]}, nil
-	if cap(r.req.Topics) <= keptTopics && cap(r.appends) <= keptAppends && cap(r.out) <= keptOut {
+	if cap(r.out) <= keptOut {
 		pool.Put(r)
 	}
 }
@@ -73,7 +75,10 @@ func (b *Broker) produce(ctx context.Context, c *call) kafka.Pending {
 	r := b.produceCalls.Get().(*produceCall)
 	r.b, r.c = b, *c
 	if err := kafka.DecodeProduce(c.Version, c.Body, &r.req); err != nil {
-		r.free()
+		return hangUp(err) // what a malformed request has made of r is not kept
+	}
+	var err error
+	if r.wide, err = b.admitElements(ctx, c, produceElements(&r.req)); err != nil {
 		return hangUp(err)
 	}
 	r.prepare()
