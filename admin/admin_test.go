@@ -63,8 +63,11 @@ func (w *world) Files() []LogFile {
 }
 func (w *world) Disk() DiskUsage   { return DiskUsage{Used: 8192, Free: 1 << 30, Budget: 1 << 20} }
 func (w *world) Cache() CacheStats { return CacheStats{Hits: 3, Misses: 1, Bytes: 77} }
-func (w *world) Connections() int  { return 5 }
-func (w *world) Check() []Problem  { return w.problems }
+func (w *world) Groups() GroupStats {
+	return GroupStats{Groups: map[string]int{"Stable": 2}, Members: 7, Offsets: 24, Rebalances: 3}
+}
+func (w *world) Connections() int { return 5 }
+func (w *world) Check() []Problem { return w.problems }
 
 func (w *world) Bounds() []time.Duration { return []time.Duration{time.Millisecond, time.Second} }
 func (w *world) APIs(fn func(APIStats)) {

@@ -51,6 +51,14 @@ var (
 	descCacheEvictions = desc("cache_evictions_total", "Chunks dropped from memory.")
 	descCacheBytes     = desc("cache_bytes", "Memory held by archive chunks.")
 
+	descGroups       = desc("groups", "Consumer groups that this broker coordinates, by state.", "state")
+	descGroupMembers = desc("group_members", "Members of those groups.")
+	descGroupOffsets = desc("group_offsets", "Offsets those groups have committed.")
+	descGroupLoading = desc("group_shards_loading", "Partitions of __consumer_offsets that are being loaded.")
+	descRebalances   = desc("group_rebalances_total", "Rebalances that ended.")
+	descGroupExpired = desc("group_offsets_expired_total", "Committed offsets that expired.")
+	descGroupBad     = desc("group_bad_records_total", "Records of __consumer_offsets that could not be read.")
+
 	descBrokers    = desc("cluster_brokers", "Living brokers that this process sees.")
 	descTopics     = desc("cluster_topics", "Topics in the cluster.")
 	descController = desc("cluster_controller_id", "Id of the leading controller, -1 when there is none.")
@@ -168,6 +176,16 @@ func (g gatherer) local(e emitter, l Local) {
 	e.counter(descCacheEvictions, cached.Evictions)
 	e.gauge(descCacheBytes, float64(cached.Bytes))
 	e.gauge(descConnections, float64(l.Connections()))
+	groups := l.Groups()
+	for state, n := range groups.Groups {
+		e.gauge(descGroups, float64(n), state)
+	}
+	e.gauge(descGroupMembers, float64(groups.Members))
+	e.gauge(descGroupOffsets, float64(groups.Offsets))
+	e.gauge(descGroupLoading, float64(groups.Loading))
+	e.counter(descRebalances, int64(groups.Rebalances))
+	e.counter(descGroupExpired, int64(groups.Expired))
+	e.counter(descGroupBad, int64(groups.BadRecords))
 }
 
 // codeName is Kafka's name of an error code.

@@ -34,6 +34,8 @@ type Local interface {
 	Disk() DiskUsage
 	// Cache returns the chunk cache's counters.
 	Cache() CacheStats
+	// Groups counts the consumer groups that this broker coordinates.
+	Groups() GroupStats
 	// Connections returns the number of open Kafka connections.
 	Connections() int
 }
@@ -60,6 +62,17 @@ type CacheStats struct {
 	Evictions int64 `json:"evictions"`
 	Bytes     int64 `json:"bytes"`    // held now
 	Inflight  int64 `json:"inflight"` // requests under way
+}
+
+// GroupStats counts consumer groups; the totals run since the start.
+type GroupStats struct {
+	Groups     map[string]int `json:"groups"` // by state, in Kafka's words
+	Members    int            `json:"members"`
+	Offsets    int            `json:"offsets"` // committed
+	Loading    int            `json:"loading"` // shards that can't answer yet
+	Rebalances uint64         `json:"rebalances"`
+	Expired    uint64         `json:"expired"`     // offsets
+	BadRecords uint64         `json:"bad_records"` // that could not be read
 }
 
 // DiskUsage is the commit log's use of the disk, in bytes.

@@ -41,6 +41,9 @@ type coordinator struct {
 	topic   frame.TopicID // that journal was made for
 	journal *journal.Journal[*groupShard]
 	closed  bool
+
+	pastMu sync.Mutex
+	past   GroupStats // totals of machines that were thrown away
 }
 
 func newCoordinator(b *Broker) *coordinator {

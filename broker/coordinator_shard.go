@@ -65,6 +65,9 @@ func (s *groupShard) Expire(now time.Time) journal.Step { return s.step(s.m.Tick
 
 // Discard implements journal.Machine.
 func (s *groupShard) Discard(err error) {
+	s.g.pastMu.Lock()
+	s.g.past.count(s.m.Stats())
+	s.g.pastMu.Unlock()
 	for t, c := range s.calls {
 		delete(s.calls, t)
 		c <- groupResult{err: err}

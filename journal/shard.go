@@ -48,24 +48,24 @@ func (s *shard[M]) admit() (*run[M], error) {
 	if s.j.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	r := s.cur
-	switch {
-	case r != nil && r.dead == nil:
+	if r := s.cur; r != nil && r.dead == nil {
 		if r.owned() {
 			return r, nil
 		}
 		r.fail(fmt.Errorf("%w: the partition's epoch %d has ended here", ErrNotCoordinator, r.epoch))
 		return nil, ErrNotCoordinator
-	case r != nil, s.loading:
-		return nil, ErrLoading
 	}
-	if p := s.j.o.Partition(s.index); p != nil {
-		if _, ok := p.Writing(); ok {
-			s.kick()
-			return nil, ErrLoading
-		}
+	p := s.j.o.Partition(s.index)
+	if p == nil {
+		return nil, ErrNotCoordinator
 	}
-	return nil, ErrNotCoordinator
+	if _, ok := p.Writing(); !ok {
+		return nil, ErrNotCoordinator
+	}
+	if s.cur == nil && !s.loading {
+		s.kick()
+	}
+	return nil, ErrLoading
 }
 
 // loop is the shard's goroutine: it waits for the partition, loads, runs, and begins again.

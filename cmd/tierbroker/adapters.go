@@ -103,6 +103,14 @@ func (l localInfo) Cache() admin.CacheStats {
 	return admin.CacheStats{Hits: s.Hits, Misses: s.Misses, Evictions: s.Evictions, Bytes: s.Bytes, Inflight: s.InFlight}
 }
 
+func (l localInfo) Groups() admin.GroupStats {
+	n := l.node.Load()
+	if n == nil || n.broker == nil {
+		return admin.GroupStats{}
+	}
+	return admin.GroupStats(n.broker.GroupStats())
+}
+
 func (l localInfo) Connections() int { return int(l.d.kafka.Stats().Conns) }
 
 // traffic gives the admin server what the broker has counted.
