@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,9 @@ type EmbeddedOptions struct {
 	// KeepRevisions is how much history compaction leaves for watches that lag;
 	// default 1,000.
 	KeepRevisions int64
+	// MinFreeBytes is the free space of the disk below which new topics and settings
+	// are refused with ErrUnavailable; default 24 MiB.
+	MinFreeBytes int64
 	// Logger gets etcd's warnings and errors; nil: none.
 	Logger *zap.Logger
 	// StartTimeout bounds the wait for the member to serve; default 60 s.
@@ -39,12 +43,13 @@ type EmbeddedOptions struct {
 
 // Embedded is a running etcd member.
 type Embedded struct {
-	dir    string
-	etcd   *embed.Etcd
-	client *clientv3.Client
-	lock   *os.File
-	once   sync.Once
-	err    error
+	dir     string
+	minFree int64
+	etcd    *embed.Etcd
+	client  *clientv3.Client
+	lock    *os.File
+	once    sync.Once
+	err     error
 }
 
 // walOnce sets the size of etcd's log files, a variable of the whole process: 64
@@ -67,7 +72,7 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{dir: o.Dir, lock: lock}
+	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), lock: lock}
 	if e.etcd, err = embed.StartEtcd(embeddedConfig(o)); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
 	}
@@ -192,14 +197,14 @@ var routine = []string{
 	"failed to reach the peer URL",
 }
 
+// newborn are what etcd says, one of them as an error, when it looks at a data directory before its first snapshot.
+var newborn = []string{"Failed to detect schema version", "failed to update storage version"}
+
 // Check drops routine warnings.
 func (c *quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Level == zap.WarnLevel {
-		for _, r := range routine {
-			if strings.Contains(e.Message, r) {
-				return ce
-			}
-		}
+	says := func(s string) bool { return strings.Contains(e.Message, s) }
+	if slices.ContainsFunc(newborn, says) || e.Level == zap.WarnLevel && slices.ContainsFunc(routine, says) {
+		return ce
 	}
 	return c.Core.Check(e, ce)
 }

@@ -31,3 +31,35 @@ func TestDatabaseHasItsSpace(t *testing.T) {
 	_, err = os.Stat(filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// TestFullDiskRefusesChanges: etcd must not meet a full disk, so nobody may add to it then.
+func TestFullDiskRefusesChanges(t *testing.T) {
+	ctx := testContext(t)
+	dir := t.TempDir()
+	start := func(least int64) *Client {
+		c, err := Start(ctx, Options{Embedded: &EmbeddedOptions{Dir: dir, MinFreeBytes: least}})
+		require.NoError(t, err)
+		return c
+	}
+	c := start(0)
+	topic, err := c.CreateTopic(ctx, TopicSpec{Name: "t", Partitions: 1})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+
+	c = start(1 << 60)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	ops := []ConfigOp{{Name: "retention.ms", Value: "1"}}
+	_, err = c.CreateTopic(ctx, TopicSpec{Name: "u", Partitions: 1})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "is full")
+	_, err = c.CreatePartitions(ctx, topic.ID, 2)
+	require.ErrorIs(t, err, ErrUnavailable)
+	_, err = c.AlterTopicConfig(ctx, topic.ID, ops, false)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, c.AlterBrokerConfig(ctx, DefaultConfig, nil, false), ErrUnavailable)
+	require.Len(t, c.Image().Topics(), 1)
+	require.Empty(t, c.Image().TopicByName("t").Overrides)
+	_, err = c.AllocateProducerIDs(ctx, 1)
+	require.NoError(t, err, "what clients need goes on")
+	require.NoError(t, c.DeleteTopic(ctx, topic.ID), "what makes room goes on")
+}

@@ -62,6 +62,9 @@ func (c *Client) CreateTopic(ctx context.Context, spec TopicSpec) (*Topic, error
 	if err := c.checkSpec(spec); err != nil {
 		return nil, err
 	}
+	if err := c.room(); err != nil {
+		return nil, fmt.Errorf("create topic %s: %w", spec.Name, err)
+	}
 	id := spec.ID
 	for id.IsZero() || spec.ID.IsZero() && id.String()[0] == '-' {
 		id = frame.TopicID(uuid.New()) // no leading dash: it looks like a flag to tools
@@ -148,7 +151,7 @@ func (c *Client) CreatePartitions(ctx context.Context, id frame.TopicID, n int32
 			return false, fmt.Errorf("%w: Topic already has %d partition(s).", ErrInvalidPartitions, n) //nolint:staticcheck // Kafka's words
 		}
 		t.Partitions = n
-		return true, nil
+		return true, c.room()
 	})
 }
 
@@ -165,7 +168,7 @@ func (c *Client) AlterTopicConfig(ctx context.Context, id frame.TopicID, ops []C
 			return false, err
 		}
 		t.Overrides = next
-		return true, nil
+		return true, c.room()
 	})
 }
 
@@ -305,6 +308,9 @@ func (c *Client) FinishDelete(ctx context.Context, id frame.TopicID) error {
 // AlterBrokerConfig changes the dynamic settings of a broker, or of all brokers
 // with DefaultConfig. The error is a *ConfigError, or ErrUnavailable.
 func (c *Client) AlterBrokerConfig(ctx context.Context, broker int32, ops []ConfigOp, replace bool) error {
+	if err := c.room(); err != nil {
+		return fmt.Errorf("alter broker settings: %w", err)
+	}
 	key := c.keys.brokerConfig(broker)
 	for range maxAttempts {
 		g, err := c.get(ctx, "alter broker settings", key)
