@@ -23,7 +23,7 @@ func TestStartNeverGoesBack(t *testing.T) {
 			var err error
 			if seed%2 == 0 {
 				require.NoError(t, p.Roll(ctx))
-				start, err = p.DeleteRecords(ctx, 3)
+				_, err = p.DeleteRecords(ctx, 3)
 				require.NoError(t, err)
 				start, err = p.DeleteRecords(ctx, 13)
 				require.NoError(t, err)

@@ -130,7 +130,7 @@ func (g *globals) planReset(ctx context.Context, stdin io.Reader, client *kadm.C
 	if err != nil {
 		return nil, g.unreachable("fetch offsets of "+name, err)
 	}
-	want := map[string]map[int32]int64{}
+	var want map[string]map[int32]int64
 	if o.file != "" {
 		want, err = readOffsets(stdin, o.file)
 	} else {
@@ -179,7 +179,7 @@ func (g *globals) wanted(ctx context.Context, client *kadm.Client, committed kad
 			topics = append(topics, t)
 		}
 	}
-	want := map[string]map[int32]int64{}
+	var want map[string]map[int32]int64
 	for _, t := range topics {
 		all, err := g.offsets(ctx, client, t, at)
 		if err != nil {
@@ -213,7 +213,7 @@ func readOffsets(stdin io.Reader, path string) (map[string]map[int32]int64, erro
 		defer f.Close() //nolint:errcheck // opened for reading only
 		in = f
 	}
-	want := map[string]map[int32]int64{}
+	var want map[string]map[int32]int64
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
