@@ -48,11 +48,11 @@ func startOffset(h *frame.Header) int64 {
 	return 0
 }
 
-// noteStart writes the start offset into the log. The bucket has it, but a restart goes by what is local, and the start
-// never goes back. With wait it is on stable storage on return. The caller holds swap.
-func (p *Partition) noteStart(ctx context.Context, wait bool) error {
+// noteStart writes into the log, durably, that the start offset will be at least start. The bucket has it, too, but a
+// restart goes by what is local, and a start that somebody saw never goes back: so the note comes first.
+func (p *Partition) noteStart(ctx context.Context, start int64) error {
 	p.mu.Lock()
-	start, saved := p.start, p.startSaved
+	saved := p.startSaved
 	h := frame.Header{Type: frame.EpochStart, ID: p.id, Epoch: p.epoch, BaseOffset: p.next, AppendTime: p.set.o.Now(),
 		Extensions: append(nameExtension(p.topic), frame.Extension{Type: extStart, Value: binary.BigEndian.AppendUint64(nil, uint64(start))})}
 	p.mu.Unlock()
@@ -60,11 +60,11 @@ func (p *Partition) noteStart(ctx context.Context, wait bool) error {
 		return nil
 	}
 	log := p.set.log
-	pos, gen, err := log.Enqueue(&segment.Entry{Header: h, Sync: wait})
+	pos, gen, err := log.Enqueue(&segment.Entry{Header: h, Sync: true})
 	if err == nil {
 		err = log.Written(pos, gen)
 	}
-	if err == nil && wait {
+	if err == nil {
 		err = log.Sync(ctx)
 	}
 	if err != nil {
@@ -74,4 +74,28 @@ func (p *Partition) noteStart(ctx context.Context, wait bool) error {
 	p.startSaved = max(p.startSaved, start)
 	p.mu.Unlock()
 	return nil
+}
+
+// raiseStart makes the start offset of the head the partition's. When the log can't take the note, the start stays and
+// maintenance tries again.
+func (p *Partition) raiseStart(ctx context.Context) error {
+	p.mu.Lock()
+	to := p.headStart
+	p.mu.Unlock()
+	if err := p.noteStart(ctx, to); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.setStart(to)
+	p.mu.Unlock()
+	p.set.markDirty(p)
+	return nil
+}
+
+// setStart raises the start offset to one that is noted. The caller holds p.mu.
+func (p *Partition) setStart(to int64) {
+	if to > p.start {
+		p.start = to
+		p.wake()
+	}
 }

@@ -68,7 +68,7 @@ func (w *world) tryOpen() (*Set, error) {
 		Log:   segment.Options{FileBytes: 256 << 10, SyncInterval: 5 * time.Millisecond, FS: w.fs},
 		Index: index.Options{FS: w.ixfs},
 		// Loops that a test doesn't drive by hand stay quiet.
-		RollInterval: time.Hour, MaintainInterval: time.Hour, BucketCallTimeout: 20 * time.Second,
+		RollInterval: time.Hour, MaintainInterval: time.Hour, BucketCallTimeout: 20 * time.Second, RetryPause: 4 * time.Millisecond,
 	}
 	if w.ixfs != nil {
 		o.Index.Dir = "index"

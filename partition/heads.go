@@ -140,12 +140,17 @@ func (p *Partition) install(h *tier.Head) {
 		p.mu.Unlock()
 		return
 	}
+	if !p.headKnown {
+		// A restart will ask for the head again unless it finds this one and its start.
+		p.startSaved = max(p.startSaved, h.Start)
+	}
 	p.headVersion, p.headKnown, p.headDirty = h.Version, true, encoded
 	p.tiered, p.ceiling = max(p.tiered, h.End), max(p.ceiling, h.Ceiling)
 	p.extents, p.archived = int(h.Objects), h.Bytes
-	if h.Start > p.start {
-		p.start = h.Start
-		p.wake()
+	p.headStart = h.Start
+	late := h.Start > p.startSaved
+	if !late {
+		p.setStart(h.Start)
 	}
 	if p.ceiling > p.wantCeiling {
 		p.wantCeiling = 0
@@ -153,6 +158,11 @@ func (p *Partition) install(h *tier.Head) {
 	p.mergeEpochs(h.Epochs)
 	p.mu.Unlock()
 	p.set.markDirty(p)
+	if late {
+		if err := p.raiseStart(p.set.ctx); err != nil {
+			p.set.event(Warn, p, "the start offset could not be written to the log; it moves when that is possible", err)
+		}
+	}
 }
 
 // mergeEpochs puts epochs that only the head knows in front of the local ones. The caller holds p.mu.

@@ -40,11 +40,8 @@ type rest struct {
 	until time.Time
 }
 
-// Pauses after a failed job: doubled with each failure of the same partition in a row.
-const (
-	firstRest = time.Second
-	longRest  = 30 * time.Second
-)
+// maxRestDoublings bounds the pause after a failed job, which doubles with each failure of the same partition in a row.
+const maxRestDoublings = 5
 
 func newJobs() *jobs {
 	return &jobs{busy: map[*Partition]bool{}, rests: map[*Partition]rest{}}
@@ -90,7 +87,7 @@ func (s *Set) runLane(l *lane) {
 		l.queue = l.queue[1:]
 		q.mu.Unlock()
 		err := s.runJob(&j)
-		q.finish(j, err)
+		q.finish(j, err, s.o.RetryPause)
 		s.kickReconcile()
 	}
 }
@@ -107,7 +104,7 @@ func (s *Set) runJob(j *job) error {
 	return nil
 }
 
-func (q *jobs) finish(j job, err error) {
+func (q *jobs) finish(j job, err error, pause time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err == nil {
@@ -117,8 +114,8 @@ func (q *jobs) finish(j job, err error) {
 	}
 	delete(q.busy, j.p)
 	r := q.rests[j.p]
+	r.until = time.Now().Add(pause << min(r.tries, maxRestDoublings))
 	r.tries++
-	r.until = time.Now().Add(min(longRest, firstRest<<min(r.tries-1, 10)))
 	q.rests[j.p] = r
 	q.failed++
 	if len(q.errs) < 3 { // one bucket outage is one line, not ten thousand

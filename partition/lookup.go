@@ -160,7 +160,11 @@ func (p *Partition) maxTimestamp(ctx context.Context) (TimeResult, error) {
 		if err != nil {
 			return notFound, err
 		}
-		if h != nil {
+		if h != nil && from < h.End {
+			if from > h.Start { // records were deleted, and the head doesn't say so yet
+				h = h.Clone()
+				h.Start = from
+			}
 			offset, ts, epoch, ok, err := p.set.o.Archive.MaxTimestamp(ctx, h)
 			if err != nil {
 				return notFound, p.archiveError(ctx, h, err)

@@ -117,6 +117,9 @@ func (p *Partition) retainAndMerge(ctx context.Context, now int64) error {
 	if err != nil || h == nil {
 		return err
 	}
+	if h, err = p.alignStart(ctx, h, now); err != nil {
+		return err
+	}
 	cfg := p.cfg.Load()
 	if policy, ok := p.retention(cfg, now); ok {
 		if due, err := p.set.o.Archive.RetentionDue(ctx, h, policy); err != nil || due {
@@ -131,13 +134,25 @@ func (p *Partition) retainAndMerge(ctx context.Context, now int64) error {
 				if err := p.swapped(nh, err); err != nil {
 					return err
 				}
-				if err := p.noteStart(ctx, false); err != nil {
-					return err
-				}
 			}
 		}
 	}
 	return p.merge(ctx, cfg, now)
+}
+
+// alignStart makes start offset and head agree after a deletion that was cut short: what is written first wins.
+func (p *Partition) alignStart(ctx context.Context, h *tier.Head, now int64) (*tier.Head, error) {
+	start := p.Offsets().Start
+	if start == h.Start {
+		return h, nil
+	}
+	if start < h.Start {
+		return h, p.raiseStart(ctx)
+	}
+	if err := p.deleteInHead(ctx, start, now); err != nil {
+		return h, err
+	}
+	return p.head(ctx)
 }
 
 // retention is what retention.ms and retention.bytes ask of the archive; the bytes that aren't rolled yet count.

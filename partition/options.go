@@ -43,6 +43,7 @@ type SetOptions struct {
 	ProducerExpiry    time.Duration // an idempotent producer is forgotten after so much idleness; default 24 h
 	OpenWorkers       int           // heads fetched at once while partitions recover; default 32
 	BucketCallTimeout time.Duration // deadline of one roll, swap or cold read; default 60 s
+	RetryPause        time.Duration // before something that failed is tried again, doubled where that goes on; default 1 s
 }
 
 func (o *SetOptions) setDefaults() {
@@ -58,6 +59,7 @@ func (o *SetOptions) setDefaults() {
 	def(&o.SweepInterval, 6*time.Hour)
 	def(&o.ProducerExpiry, 24*time.Hour)
 	def(&o.BucketCallTimeout, time.Minute)
+	def(&o.RetryPause, time.Second)
 	if o.DiskBudget <= 0 {
 		o.DiskBudget = 20 << 30
 	}

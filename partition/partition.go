@@ -69,6 +69,7 @@ type Partition struct {
 	announce     bool      // the next batch needs an epoch-start frame
 	void         bool      // which says that offsets before it are void
 	startSaved   int64     // start offset that a restart will find in log or index
+	headStart    int64     // of the newest head; above start until that is noted
 
 	metaDirty bool // under set.dirtyMu
 	headDirty []byte

@@ -108,8 +108,8 @@ func (p *Partition) refreshHead(ctx context.Context) error {
 	return p.adoptProducers(h)
 }
 
-// adoptProducers takes over those producers of the head's snapshot that local data doesn't know: after the loss of
-// the index, or of the disk, retries of records in the bucket are still recognised.
+// adoptProducers takes over what the head's snapshot knows better than local data: after the loss of the index, of the
+// disk, or of a tail that was rolled before it was synced, retries of records in the bucket are still recognised.
 func (p *Partition) adoptProducers(h *tier.Head) error {
 	if len(h.Producers) == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (p *Partition) adoptProducers(h *tier.Head) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for pid, s := range snapshot {
-			if p.committed[pid] != nil {
+			if mine := p.committed[pid]; mine != nil && mine.lastOffset() >= s.lastOffset() {
 				continue
 			}
 			live := *s

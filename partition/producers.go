@@ -36,6 +36,14 @@ func (s *producer) newest() *producedBatch {
 	return &s.recent[s.n-1]
 }
 
+// lastOffset is that of the newest batch, -1 when none is known.
+func (s *producer) lastOffset() int64 {
+	if b := s.newest(); b != nil {
+		return b.last
+	}
+	return -1
+}
+
 func (s *producer) push(b producedBatch) {
 	if s.n == keptBatches {
 		copy(s.recent[:], s.recent[1:])

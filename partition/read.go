@@ -148,6 +148,12 @@ func (p *Partition) readCold(ctx context.Context, r ReadRequest) (b Batches, aga
 	if h == nil || r.Offset >= h.End {
 		return Batches{}, true, fmt.Errorf("%w: offset %d of %s-%d is neither in the local log nor in the bucket", ErrCorrupt, r.Offset, p.topic, p.id.Partition)
 	}
+	if r.Offset < h.Start {
+		if err := p.raiseStart(ctx); err != nil {
+			return Batches{}, false, err
+		}
+		return Batches{}, true, fmt.Errorf("%w: %d lies before %d, where %s-%d begins", ErrOffsetOutOfRange, r.Offset, h.Start, p.topic, p.id.Partition)
+	}
 	maxBytes := r.MaxBytes
 	if !r.AtLeastOne && maxBytes <= 0 {
 		return Batches{Next: r.Offset}, false, nil

@@ -30,9 +30,6 @@ func (s *Set) kickReconcile() {
 	}
 }
 
-// retryReconcile is how soon a step that failed (etcd or the bucket didn't answer) is tried again.
-const retryReconcile = time.Second
-
 // reconcileLoop makes this broker's partitions follow the image: Starting ones are recovered and enter Writing, lost
 // ones are closed, deleted ones leave the bucket. One pass handles all partitions together, so that ten thousand of
 // them cost a few transactions; what takes time happens in jobs, whose outcome a later pass tells the cluster.
@@ -55,12 +52,12 @@ func (s *Set) reconcileLoop() {
 			s.event(Warn, nil, "partitions could not follow the cluster state yet; trying again", err)
 		}
 		if err != nil || failed {
-			failing, retry = true, time.After(retryReconcile)
+			failing, retry = true, time.After(s.o.RetryPause)
 		} else if failing && !s.jobs.resting() {
 			failing = false
 			s.event(Info, nil, "all partitions follow the cluster state again", nil)
 		} else if failing {
-			retry = time.After(retryReconcile)
+			retry = time.After(s.o.RetryPause)
 		}
 	}
 }
@@ -184,6 +181,7 @@ func (s *Set) closeOthers(img *cluster.Image, mine map[frame.PartitionID]bool) {
 		p.resume = false
 		if assigned && a.Owner != s.o.Broker && a.Owner != cluster.NoBroker {
 			p.headKnown = false // the other one changes the head
+			s.markDirty(p)
 		}
 		unknown := img.TopicByID(p.id.Topic) == nil && !p.reported
 		p.reported = p.reported || unknown

@@ -92,7 +92,7 @@ func (s *Set) loadPartitions() error {
 		if err != nil {
 			return err
 		}
-		p.next, p.local = max(p.next, last.Last+1), first.Base
+		p.next, p.local = max(p.next, last.Last+1), max(p.local, first.Base)
 	}
 	return nil
 }
@@ -144,13 +144,8 @@ func (r *recovery) data(f *segment.Frame) error {
 		r.s.event(Error, p, fmt.Sprintf("frame at log position %d repeats offset %d (next is %d) and is left out", f.Position, base, p.next), ErrCorrupt)
 		return nil
 	}
-	if at, ok := r.voidTo[f.ID]; base > p.next && r.knows(p) && (!ok || at != base) {
-		// Offsets are missing here: damaged frames. The bucket may have them; prepare decides.
-		if p.hole.empty() {
-			p.hole = gap{p.next, base}
-		} else {
-			p.hole.to = base
-		}
+	if base > p.next && r.knows(p) {
+		r.gap(p, base)
 	} else if !r.knows(p) {
 		p.local = base
 	}
@@ -176,6 +171,20 @@ func (r *recovery) data(f *segment.Frame) error {
 	}
 	r.b.PutEntry(f.ID, e, newMax)
 	return nil
+}
+
+// gap is called when a partition goes on at base, above its next offset. What is local begins there: lookups and reads
+// see no hole in it. Unless a frame has said that the gap is meant, frames are damaged; prepare asks the bucket for them.
+func (r *recovery) gap(p *Partition, base int64) {
+	p.local = base
+	if at, ok := r.voidTo[p.id]; ok && at == base {
+		return
+	}
+	if p.hole.empty() {
+		p.hole = gap{p.next, base}
+	} else {
+		p.hole.to = base
+	}
 }
 
 // knows says whether the partition's next offset is known, so that a frame can be held against it.

@@ -194,8 +194,12 @@ func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Ex
 	end := exts[len(exts)-1].End
 	p.mu.Lock()
 	want, epochs := p.wantCeiling, append([]EpochStart(nil), p.epochs...)
-	loaded, snapshot := p.producersLoaded, p.live.encodeSnapshot(end)
+	loaded, snapshot, back := p.producersLoaded, p.live.encodeSnapshot(end), p.next < end
 	p.mu.Unlock()
+	if back {
+		p.discard(exts, 0)
+		return fmt.Errorf("%w: what was to be rolled of %s-%d up to %d has been lost meanwhile", ErrStorage, p.topic, p.id.Partition, end)
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
 	defer cancel()
 	nh, err := p.set.o.Archive.CommitRoll(ctx, p.id, h, p.owner(), exts, func(h *tier.Head) {
@@ -274,9 +278,13 @@ func (p *Partition) raiseCeiling(ctx context.Context) error {
 // to other records (design, section 9). The gap becomes a void extent. The caller holds swap; the partition isn't
 // Writing.
 func (p *Partition) jumpToCeiling(ctx context.Context) error {
-	// What is still on its way into the index could be lost and take the partition back from where it jumped to.
+	// What is still on its way into the index could be lost and take the partition back from where it jumped to. And a
+	// log that is not open again still holds what was lost: a process that dies now would find it there, and serve it.
 	if err := p.drain(ctx); err != nil {
 		return err
+	}
+	if p.set.repairing() {
+		return fmt.Errorf("%w: it is not open again after a failure", ErrStorage)
 	}
 	p.mu.Lock()
 	end := p.next
@@ -287,6 +295,12 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 	h, err := p.claimed(ctx)
 	if err != nil {
 		return err
+	}
+	if h.End > end {
+		// Some of what is lost here was in the bucket before.
+		if err := p.adoptProducers(h); err != nil {
+			return err
+		}
 	}
 	nh, err := p.set.o.Archive.SkipToCeiling(ctx, p.id, h, p.owner())
 	if err := p.swapped(nh, err); err != nil {
@@ -305,7 +319,10 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 }
 
 // DeleteRecords removes the records below before (-1: all that is durable) and returns the new start offset. It
-// answers when the head says so, and the log, too; the start offset never goes back.
+// answers when the head says so; the start offset never goes back.
+//
+// The log's note comes first and is what counts here: from then on nothing below is served, and what a failure leaves
+// undone in the bucket is done by maintenance, or by who asks again.
 func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, error) {
 	p.mu.Lock()
 	o, err := p.offsets(), p.admitWrite(-1)
@@ -323,21 +340,32 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, err
 		return 0, err
 	}
 	defer p.unlockSwap()
-	if cur := p.Offsets(); before <= cur.Start {
-		return cur.Start, p.noteStart(ctx, true)
+	before = max(before, p.Offsets().Start)
+	h, err := p.head(ctx)
+	if err != nil || before == 0 || h != nil && h.Start >= before {
+		return before, err
 	}
-	if err := p.coverForDelete(ctx, before); err != nil {
+	if err := p.noteStart(ctx, before); err != nil {
 		return 0, err
+	}
+	p.mu.Lock()
+	p.setStart(before)
+	p.mu.Unlock()
+	p.set.markDirty(p)
+	return before, p.deleteInHead(ctx, before, p.set.o.Now())
+}
+
+// deleteInHead makes the head's start what the partition's is. The caller holds swap.
+func (p *Partition) deleteInHead(ctx context.Context, start, now int64) error {
+	if err := p.coverForDelete(ctx, start); err != nil {
+		return err
 	}
 	h, err := p.claimed(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	nh, err := p.set.o.Archive.DeleteRecords(ctx, p.id, h, p.owner(), before, p.set.o.Now())
-	if err := p.swapped(nh, err); err != nil {
-		return 0, err
-	}
-	return p.Offsets().Start, p.noteStart(ctx, true)
+	nh, err := p.set.o.Archive.DeleteRecords(ctx, p.id, h, p.owner(), start, now)
+	return p.swapped(nh, err)
 }
 
 // coverForDelete makes the head reach the new start: whole batches below it become void without an upload, the one

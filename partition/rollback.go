@@ -9,9 +9,6 @@ import (
 	"github.com/tierbroker/tierbroker/segment"
 )
 
-// reopenPause is the pause between attempts to open a new segment on a disk that fails.
-const reopenPause = 250 * time.Millisecond
-
 var errWriteFailed = errors.New("a write or fdatasync failed")
 
 // repair follows a failed write or fdatasync: what was lost is taken back, then the log goes on in a new segment. It
@@ -37,7 +34,7 @@ func (s *Set) repair(wm segment.Watermarks) segment.Watermarks {
 				s.reopening = true
 				s.event(Error, nil, "the commit log can't open a new segment; writes are refused until it can", err)
 			}
-			s.reopenDue = time.After(reopenPause)
+			s.reopenDue = time.After(s.o.RetryPause / 4)
 			return wm
 		}
 		s.markJumps()
@@ -57,6 +54,13 @@ func (s *Set) setGate(closed bool) {
 	s.appendMu.Lock()
 	s.gate = closed
 	s.appendMu.Unlock()
+}
+
+// repairing says whether a failure is being dealt with.
+func (s *Set) repairing() bool {
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	return s.gate
 }
 
 // rollback takes back what a failure lost: nothing at or above FailedAt was stored. Partitions return to their last

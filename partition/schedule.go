@@ -129,10 +129,6 @@ func (s *Set) rollWorker() {
 	}
 }
 
-// retryIntervals is how many roll intervals a partition rests after a failed roll. Nothing else may queue it meanwhile:
-// with the bucket down every batch would otherwise try an upload.
-const retryIntervals = 2
-
 // rollNow does one round of a partition; with more to do it queues behind the others, so that a few busy partitions
 // don't keep all workers.
 func (s *Set) rollNow(p *Partition) {
@@ -144,8 +140,9 @@ func (s *Set) rollNow(p *Partition) {
 		s.kickRoll(p)
 	}
 	if err != nil {
-		// Measured on the monotonic clock: one that was set back must not keep data from the bucket.
-		p.retryAt = time.Now().Add(retryIntervals * s.o.RollInterval)
+		// Nothing queues it before: with the bucket down every batch would otherwise try an upload. Measured on the
+		// monotonic clock, since one that was set back must not keep data from the bucket.
+		p.retryAt = time.Now().Add(2 * s.o.RetryPause)
 		s.notePending(p)
 	}
 	p.mu.Unlock()
