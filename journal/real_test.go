@@ -45,6 +45,10 @@ type realWorld struct {
 
 var realID = frame.PartitionID{Topic: frame.TopicID{15: 1}}
 
+func newRealWorld(t testing.TB) *realWorld {
+	return &realWorld{t: t, dir: t.TempDir(), bucket: bucket.NewMemory(), assign: cluster.Assignment{Epoch: cluster.NoEpoch}}
+}
+
 func (w *realWorld) open() {
 	w.cache = cache.New(cache.Options{Bucket: w.bucket, Bytes: 8 << 20, ChunkBytes: 64 << 10, Workers: 2})
 	w.archive = tier.New(tier.Options{Heads: w.bucket, Cache: w.cache, ClusterID: "test", ClusterIncarnation: "one"})
@@ -101,7 +105,7 @@ func (w *realWorld) partition(int32) Partition {
 
 // The journal over a real partition: many commits, snapshots that move the start, restarts, and a start from the bucket alone.
 func TestOverARealPartition(t *testing.T) {
-	w := &realWorld{t: t, dir: t.TempDir(), bucket: bucket.NewMemory()}
+	w := newRealWorld(t)
 	w.open()
 	r := newRig(t)
 	r.tune = func(o *Options[*mach]) { o.Partition, o.SnapshotBytes = w.partition, 64<<10 }
@@ -148,7 +152,7 @@ func TestOverARealPartition(t *testing.T) {
 
 // BenchmarkDo measures operations of one record that 64 callers wait for.
 func BenchmarkDo(b *testing.B) {
-	w := &realWorld{t: b, dir: b.TempDir(), bucket: bucket.NewMemory()}
+	w := newRealWorld(b)
 	w.open()
 	r := newRig(b)
 	r.tune = func(o *Options[*mach]) { o.Partition = w.partition }
@@ -175,23 +179,31 @@ func BenchmarkDo(b *testing.B) {
 
 // BenchmarkLoad measures the start of a shard behind a million operations on ten thousand keys.
 func BenchmarkLoad(b *testing.B) {
+	w := newRealWorld(b)
+	w.open()
 	r := newRig(b)
+	r.tune = func(o *Options[*mach]) { o.Partition = w.partition }
 	r.open()
 	r.await()
 	key := make([]byte, 40)
 	for i := range 1_000_000 {
 		binary.BigEndian.PutUint64(key, uint64(i%10_000))
-		for r.j.Do(0, func(m *mach, _ time.Time) Step { return m.put(string(key), i, nil) }) != nil {
-			b.Fatal("not running")
+		c, err := r.put(string(key), i)
+		require.NoError(b, err)
+		if i%1000 == 999 {
+			require.NoError(b, <-c)
 		}
 	}
 	r.eventually(func() bool { return r.count(Trimmed) > 0 })
 	for b.Loop() {
 		r.j.Close()
-		r.log.crash(0)
 		r.open()
 		r.await()
 	}
-	o := r.log.Offsets()
-	b.ReportMetric(float64(o.End-o.Start), "records")
+	b.StopTimer()
+	o := w.partition(0).Offsets()
+	b.ReportMetric(float64(o.End), "records-written")
+	b.ReportMetric(float64(o.End-o.Start), "records-read")
+	r.j.Close()
+	w.close()
 }
