@@ -78,10 +78,11 @@ func (p *Partition) localTime(ts, from, end int64) (TimeResult, error) {
 			return notFound, nil
 		}
 		var r TimeResult
-		err = p.withBatch(&e, func(b []byte) error {
-			var err error
-			r.Offset, r.Timestamp, r.Found, err = batch.FirstAtOrAfter(b, ts, from)
-			return err
+		err = p.withBatch(&e, func(b []byte) {
+			offset, at, ok, err := batch.FirstAtOrAfter(b, ts, from)
+			if err == nil && ok {
+				r = TimeResult{Offset: offset, Timestamp: at, Found: true}
+			}
 		})
 		if err != nil {
 			return notFound, err
@@ -121,8 +122,10 @@ func (p *Partition) tailCandidate(ts, from int64) (index.Entry, bool) {
 	return index.Entry{}, false
 }
 
-// withBatch reads one local batch into memory of its own and hands it to fn.
-func (p *Partition) withBatch(e *index.Entry, fn func(b []byte) error) error {
+// withBatch reads one local batch into memory of its own and hands it to fn. Its checksum is right, so what fn
+// can't decode is what the producer sent: lookups pass over such a batch, as they do in the archive, or
+// one of them would make every lookup fail for as long as it is kept.
+func (p *Partition) withBatch(e *index.Entry, fn func(b []byte)) error {
 	r := logReader{log: p.set.log}
 	defer r.close()
 	var s rollSource
@@ -133,9 +136,7 @@ func (p *Partition) withBatch(e *index.Entry, fn func(b []byte) error) error {
 	if err != nil {
 		return err
 	}
-	if err := fn(b); err != nil {
-		return fmt.Errorf("%w: batch at offset %d: %w", ErrCorrupt, e.Base, err)
-	}
+	fn(b)
 	return nil
 }
 
@@ -185,7 +186,7 @@ func (p *Partition) localMax(best TimeResult, from, end int64) (TimeResult, erro
 		if best.Found && e.MaxTimestamp <= best.Timestamp {
 			return true
 		}
-		failed = p.withBatch(e, func(b []byte) error { return maxIn(b, e, from, &best) })
+		failed = p.withBatch(e, func(b []byte) { maxIn(b, e, from, &best) })
 		return failed == nil
 	})
 	if err == nil {
@@ -197,11 +198,16 @@ func (p *Partition) localMax(best TimeResult, from, end int64) (TimeResult, erro
 	return best, nil
 }
 
-func maxIn(b []byte, e *index.Entry, from int64, best *TimeResult) error {
-	return batch.Iterate(b, func(r *batch.Record) bool {
-		if r.Offset >= from && (!best.Found || r.Timestamp > best.Timestamp) {
-			*best = TimeResult{r.Offset, r.Timestamp, e.Epoch, true}
+// maxIn improves best with the records of a batch; one that can't be decoded to its end counts for nothing.
+func maxIn(b []byte, e *index.Entry, from int64, best *TimeResult) {
+	better := *best
+	err := batch.Iterate(b, func(r *batch.Record) bool {
+		if r.Offset >= from && (!better.Found || r.Timestamp > better.Timestamp) {
+			better = TimeResult{r.Offset, r.Timestamp, e.Epoch, true}
 		}
 		return true
 	})
+	if err == nil {
+		*best = better
+	}
 }
