@@ -179,7 +179,7 @@ func (g *globals) wanted(ctx context.Context, client *kadm.Client, committed kad
 			topics = append(topics, t)
 		}
 	}
-	var want map[string]map[int32]int64
+	want := map[string]map[int32]int64{}
 	for _, t := range topics {
 		all, err := g.offsets(ctx, client, t, at)
 		if err != nil {
@@ -213,7 +213,7 @@ func readOffsets(stdin io.Reader, path string) (map[string]map[int32]int64, erro
 		defer f.Close() //nolint:errcheck // opened for reading only
 		in = f
 	}
-	var want map[string]map[int32]int64
+	want := map[string]map[int32]int64{}
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
