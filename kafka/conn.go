@@ -27,16 +27,18 @@ type Conn struct {
 	cancel context.CancelCauseFunc
 
 	// Read side, owned by the read goroutine.
-	ahead    [aheadBytes]byte
-	ahR, ahW int
-	first    bool // no frame was read yet
-	trusted  int  // the largest frame that was sent whole, see mostTrusted
-	writing  bool // the write goroutine was started
-	clientID string
+	ahead     [aheadBytes]byte
+	ahR, ahW  int
+	first     bool      // no frame was read yet
+	trusted   int       // the largest frame that was sent whole, see mostTrusted
+	writing   bool      // the write goroutine was started
+	readUntil time.Time // deadline of reads
+	clientID  string
 
 	// Write side, owned by the write goroutine.
-	head      [9]byte     // size, correlation id, no tags
-	vec, left net.Buffers // vector in use, and its memory
+	head       [9]byte     // size, correlation id, no tags
+	vec, left  net.Buffers // vector in use, and its memory
+	writeUntil time.Time   // deadline of writes
 
 	slots chan struct{} // one per request that is handled but not answered
 	queue chan entry    // responses in request order; closed by the read goroutine

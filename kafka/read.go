@@ -135,7 +135,7 @@ func (c *Conn) readFrame() (*buffer, error) {
 				return nil, err
 			}
 		}
-		c.nc.SetReadDeadline(c.frameDeadline(step - have)) //nolint:errcheck // the read below fails as well
+		c.readBy(c.frameDeadline(step - have))
 		if c.isStopping() {
 			buf.release()
 			return nil, errStopped
@@ -170,6 +170,20 @@ func (c *Conn) frameDeadline(n int) time.Time {
 	return time.Now().Add(c.srv.o.FrameTimeout + time.Duration(n/frameRate)*time.Second)
 }
 
+// readBy sets the deadline of reads.
+func (c *Conn) readBy(t time.Time) {
+	c.readUntil = t
+	c.nc.SetReadDeadline(t) //nolint:errcheck // the read that follows fails as well
+}
+
+// idleBy lets the next read wait until t. A deadline up to a quarter of IdleTimeout too early is kept: moving it costs as
+// much as parsing a small request, and whoever it wakes too early looks at the clock.
+func (c *Conn) idleBy(t time.Time) {
+	if c.readUntil.After(t) || c.readUntil.Before(t.Add(-c.srv.o.IdleTimeout/4)) {
+		c.readBy(t)
+	}
+}
+
 // partial turns an error in the middle of a frame into what it means.
 func (c *Conn) partial(err error, have, size int) error {
 	switch {
@@ -187,17 +201,18 @@ func (c *Conn) awaitSize() error {
 	if c.ahR == c.ahW {
 		c.ahR, c.ahW = 0, 0
 	}
+	idle := time.Now().Add(c.srv.o.IdleTimeout)
 	for c.ahW-c.ahR < 4 {
 		have := c.ahW - c.ahR
 		if c.ahR+4 > len(c.ahead) {
 			copy(c.ahead[:], c.ahead[c.ahR:c.ahW])
 			c.ahR, c.ahW = 0, have
 		}
-		deadline := c.frameDeadline(0)
 		if have == 0 {
-			deadline = time.Now().Add(c.srv.o.IdleTimeout)
+			c.idleBy(idle)
+		} else {
+			c.readBy(c.frameDeadline(0))
 		}
-		c.nc.SetReadDeadline(deadline) //nolint:errcheck // the read below fails as well
 		if c.isStopping() {
 			return errStopped
 		}
@@ -212,9 +227,13 @@ func (c *Conn) awaitSize() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		// A slot is held for the request being waited for; more means work in progress.
-		if len(c.slots) == 1 && !c.isStopping() {
+		switch now := time.Now(); {
+		case now.Before(idle):
+			c.readBy(idle)
+		case len(c.slots) == 1 && !c.isStopping(): // that of the request being waited for: no work is in progress
 			return &frameError{EventIdle, "nothing was asked for " + c.srv.o.IdleTimeout.String()}
+		default:
+			idle = now.Add(c.srv.o.IdleTimeout)
 		}
 	}
 	return nil

@@ -102,17 +102,36 @@ func (c *Conn) write(e entry, bufs net.Buffers) (int64, error) {
 		c.vec = vec
 	}
 	c.left = vec
+	// A slow client may take all the time it needs as long as it takes something. A deadline that is a little early is
+	// kept, as by idleBy.
+	var taken int64
+	by := time.Now().Add(c.srv.o.WriteTimeout)
+	if c.writeUntil.Before(by.Add(-c.srv.o.WriteTimeout / 4)) {
+		c.writeBy(by)
+	}
 	for {
-		c.nc.SetWriteDeadline(time.Now().Add(c.srv.o.WriteTimeout)) //nolint:errcheck // the write below fails as well
 		n, err := c.left.WriteTo(c.nc)
 		if err == nil {
 			return size, nil
 		}
-		// A slow client may take all the time it needs as long as it takes something.
-		if !errors.Is(err, os.ErrDeadlineExceeded) || n < leastProgress {
+		taken += n
+		switch now := time.Now(); {
+		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, err
+		case now.Before(by):
+		case taken < leastProgress:
+			return 0, err
+		default:
+			taken, by = 0, now.Add(c.srv.o.WriteTimeout)
 		}
+		c.writeBy(by)
 	}
+}
+
+// writeBy sets the deadline of writes.
+func (c *Conn) writeBy(t time.Time) {
+	c.writeUntil = t
+	c.nc.SetWriteDeadline(t) //nolint:errcheck // the write that follows fails as well
 }
 
 func (c *Conn) writeTLS(head []byte, bufs net.Buffers) error {
@@ -140,7 +159,7 @@ func (c *Conn) writePiece(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	c.nc.SetWriteDeadline(time.Now().Add(c.srv.o.WriteTimeout)) //nolint:errcheck // the write below fails as well
+	c.writeBy(time.Now().Add(c.srv.o.WriteTimeout))
 	_, err := c.nc.Write(b)
 	return err
 }
