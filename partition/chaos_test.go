@@ -83,6 +83,9 @@ func chaosRun(t *testing.T, seed uint64) {
 	}
 	for range 30 {
 		c.step()
+		if t.Failed() {
+			t.FailNow()
+		}
 	}
 	c.check()
 	c.do("close")
@@ -297,6 +300,8 @@ func (c *chaos) heal() {
 	c.store.SetPlan(nil)
 	if c.sick {
 		c.sick = false
+		_ = c.set.log.Sync(context.Background()) // whatever is under way may still fail
+		c.settle(c.t)
 		c.mayLose()
 	}
 }

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tierbroker/tierbroker/frame"
@@ -301,7 +302,7 @@ func (p *Partition) raisesMax(ts int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		p.runMax, p.maxKnown = -1, true
+		p.runMax, p.maxKnown = math.MinInt64, true
 		if ok {
 			p.runMax = max
 		}

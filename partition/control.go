@@ -13,12 +13,10 @@ import (
 //
 //	epoch start    the epoch begins at the base offset; extensions: the topic's name, the start offset
 //	  flagVoid     what lies between the partition's last batch and the base offset is void, and not missing
-//	truncate
-//	  flagSeen     somebody may have seen records at or above the new end: their offsets must not be used again
+//	truncate       records at or above the new end are taken back; nobody writes these yet
 //	drop partition nothing of the partition is left
 const (
 	flagVoid = 1
-	flagSeen = 1
 
 	extTopic = 1
 	extStart = 2
@@ -55,10 +53,13 @@ func (p *Partition) noteStart(ctx context.Context, start int64) error {
 	saved := p.startSaved
 	h := frame.Header{Type: frame.EpochStart, ID: p.id, Epoch: p.epoch, BaseOffset: p.next, AppendTime: p.set.o.Now(),
 		Extensions: append(nameExtension(p.topic), frame.Extension{Type: extStart, Value: binary.BigEndian.AppendUint64(nil, uint64(start))})}
+	p.noting = max(p.noting, start)
 	p.mu.Unlock()
 	if saved >= start {
 		return nil
 	}
+	// A checkpoint that passes the note comes with metadata that has it.
+	p.set.markDirty(p)
 	log := p.set.log
 	pos, gen, err := log.Enqueue(&segment.Entry{Header: h, Sync: true})
 	if err == nil {

@@ -159,7 +159,7 @@ func (w *crashWorld) crash(t *testing.T, seed int64, power bool) {
 // settle waits until the log has taken itself back into use.
 func (w *crashWorld) settle(t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool { return w.set.log.Watermarks().Err == nil }, func() string { return "the log stays poisoned" })
+	eventually(t, func() bool { return w.set.log.Watermarks().Err == nil && !w.set.repairing() }, func() string { return "the log stays poisoned" })
 }
 
 // idle lets the loops of the set make some rounds.

@@ -47,7 +47,7 @@ func (s *Set) doubt(extra []byte, ok, newDir bool) {
 	if newDir {
 		s.empty.Store(true)
 	}
-	if s.recovered.Rebooted {
+	if s.recovered.Rebooted || !ok { // without an index nobody knows
 		s.lossy.Store(true)
 	}
 }

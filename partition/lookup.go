@@ -33,7 +33,7 @@ func (p *Partition) offsetForTime(ctx context.Context, ts int64) (TimeResult, er
 	}
 	from := o.Start
 	if from < o.LocalStart && from < o.Tiered {
-		h, err := p.head(ctx)
+		h, err := p.headFrom(ctx, from)
 		if err != nil {
 			return notFound, err
 		}
@@ -49,6 +49,25 @@ func (p *Partition) offsetForTime(ctx context.Context, ts int64) (TimeResult, er
 		}
 	}
 	return p.localTime(ts, from, o.Durable)
+}
+
+// headFrom returns the head for a lookup from the start offset on. Where the head says another start, the later one
+// is true.
+func (p *Partition) headFrom(ctx context.Context, start int64) (*tier.Head, error) {
+	h, err := p.head(ctx)
+	switch {
+	case err != nil || h == nil || h.Start == start:
+		return h, err
+	case h.Start > start:
+		if err := p.raiseStart(ctx); err != nil {
+			return nil, err
+		}
+		return nil, errLookAgain
+	case start <= h.End: // records were deleted, and the head doesn't say so yet
+		h = h.Clone()
+		h.Start = start
+	}
+	return h, nil
 }
 
 func (p *Partition) readable() (Offsets, error) {
@@ -157,15 +176,11 @@ func (p *Partition) maxTimestamp(ctx context.Context) (TimeResult, error) {
 	}
 	best, from := notFound, o.Start
 	if from < o.LocalStart && from < o.Tiered {
-		h, err := p.head(ctx)
+		h, err := p.headFrom(ctx, from)
 		if err != nil {
 			return notFound, err
 		}
 		if h != nil && from < h.End {
-			if from > h.Start { // records were deleted, and the head doesn't say so yet
-				h = h.Clone()
-				h.Start = from
-			}
 			offset, ts, epoch, ok, err := p.set.o.Archive.MaxTimestamp(ctx, h)
 			if err != nil {
 				return notFound, p.archiveError(ctx, h, err)

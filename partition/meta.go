@@ -20,12 +20,14 @@ type meta struct {
 	Ceiling     int64        `json:"ceiling"`
 	Epochs      []EpochStart `json:"epochs,omitempty"`
 	HeadVersion int64        `json:"head_version,omitempty"`
+	HeadStart   int64        `json:"head_start,omitempty"`
 	HeadKnown   bool         `json:"head_known,omitempty"`
 	Extents     int          `json:"extents,omitempty"`
 	Archived    int64        `json:"archived,omitempty"`
 	Async       bool         `json:"async,omitempty"`
 	Jump        bool         `json:"jump,omitempty"`
 	Rebooted    bool         `json:"rebooted,omitempty"`
+	JumpFrom    uint64       `json:"jump_from,omitempty"`
 }
 
 // maxMeta caps what is read back: an epoch entry is well under 100 bytes.
@@ -36,9 +38,9 @@ const maxMeta = 16 << 20
 func (p *Partition) encodeMeta() (metadata, head []byte) {
 	p.mu.Lock()
 	m := meta{
-		Topic: p.topic, Epoch: p.epoch, Start: p.start, Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
-		Epochs: p.epochs, HeadVersion: p.headVersion, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
-		Async: p.async, Jump: p.jump, Rebooted: p.rebooted,
+		Topic: p.topic, Epoch: p.epoch, Start: max(p.start, p.noting), Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
+		Epochs: p.epochs, HeadVersion: p.headVersion, HeadStart: p.headStart, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
+		Async: p.async, Jump: p.jump || p.atRisk, Rebooted: p.rebooted, JumpFrom: p.jumpFrom,
 	}
 	b, err := json.Marshal(&m)
 	head, p.headDirty = p.headDirty, nil
@@ -64,8 +66,10 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 	p := newPartition(s, id, m.Topic)
 	p.epoch, p.start, p.tiered, p.ceiling = m.Epoch, m.Start, m.Tiered, max(m.Ceiling, firstCeiling)
 	p.epochs, p.headVersion, p.headKnown, p.extents, p.archived = m.Epochs, m.HeadVersion, m.HeadKnown, m.Extents, m.Archived
-	p.next, p.local, p.startSaved = max(m.Next, m.Tiered, m.Start), m.Local, m.Start
+	// Behind the checkpoint there may be batches that the bucket has already, and that aren't to be left out as known.
+	p.next, p.local, p.startSaved = m.Next, m.Local, m.Start
 	p.stored, p.jump, p.async, p.asyncSaved, p.rebooted = p.next, m.Jump, m.Async, m.Async, m.Rebooted
+	p.jumpFrom, p.headStart = m.JumpFrom, m.HeadStart
 	s.parts[id] = p
 	return nil
 }

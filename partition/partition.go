@@ -61,6 +61,8 @@ type Partition struct {
 	retryAt      time.Time // no roll before, after a failed one
 	hole         gap       // offsets that recovery found damaged locally
 	jump         bool      // records that somebody saw may be lost: the next offset must be the ceiling
+	jumpFrom     uint64    // log position from which on a batch says that the jump was made, or that rebooted is settled
+	atRisk       bool      // as good as jump to whoever finds it after a crash
 	resume       bool      // Recovering only because of a jump: the roll worker makes it and the partition is Writing again
 	prepared     bool      // Recovering, and ready for Writing under epoch
 	async        bool      // some of its records may have been acknowledged before they were synced
@@ -69,6 +71,7 @@ type Partition struct {
 	announce     bool      // the next batch needs an epoch-start frame
 	void         bool      // which says that offsets before it are void
 	startSaved   int64     // start offset that a restart will find in log or index
+	noting       int64     // start offset that is being written to the log
 	headStart    int64     // of the newest head; above start until that is noted
 
 	metaDirty bool // under set.dirtyMu

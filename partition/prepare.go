@@ -185,8 +185,9 @@ func (p *Partition) recount() error {
 	}
 	p.mu.Lock()
 	p.pending, p.pendingSince = pending, since
+	unaligned := p.start > p.headStart
 	p.mu.Unlock()
-	if pending > 0 {
+	if pending > 0 || unaligned {
 		p.set.notePending(p)
 	}
 	return nil

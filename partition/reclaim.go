@@ -85,7 +85,7 @@ func (s *Set) reclaimFile(now int64) (bool, error) {
 	if !tight && !s.retentionPassed(users, now) {
 		return false, nil
 	}
-	if waiting := s.pinned(img, users); waiting {
+	if waiting := s.pinned(img, users); waiting || s.unaligned(img) {
 		return false, nil
 	}
 	return true, s.drop(f, users)
@@ -159,6 +159,24 @@ func (s *Set) pinned(img *cluster.Image, users []user) bool {
 		u.p.mu.Unlock()
 	}
 	return waiting
+}
+
+// unaligned says whether some partition's start is known to log and index only: the note may be in the file that is to
+// go. Those partitions have their heads follow.
+func (s *Set) unaligned(img *cluster.Image) bool {
+	found := false
+	for _, p := range s.All() {
+		p.mu.Lock()
+		if p.start > p.headStart && p.state != Failed {
+			if a, ok := img.Assignment(p.id); ok && a.Owner == s.o.Broker {
+				found = true
+				s.notePending(p)
+				s.kickRoll(p)
+			}
+		}
+		p.mu.Unlock()
+	}
+	return found
 }
 
 // drop removes a file: first quarantine, then the index (flushed), then the file. A crash in between repeats steps

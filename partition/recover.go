@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/frame"
@@ -149,7 +150,9 @@ func (r *recovery) data(f *segment.Frame) error {
 	} else if !r.knows(p) {
 		p.local = base
 	}
-	p.jump, p.rebooted = false, false // nothing is appended before a jump that is due
+	if f.Position >= p.jumpFrom {
+		p.jump, p.rebooted = false, false // nothing is appended before a jump that is due
+	}
 	delete(r.voidTo, f.ID)
 	r.replayed[p] = true
 	if n := len(p.epochs); n == 0 || p.epochs[n-1].Epoch < f.Epoch {
@@ -208,10 +211,6 @@ func (r *recovery) truncate(f *segment.Frame) error {
 		return fmt.Errorf("frame at %d: %w", f.Position, err)
 	}
 	p := r.s.ensure(f.ID, "")
-	if f.Flags&flagSeen != 0 {
-		p.jump = p.jump || p.next <= end // above it the jump has been made
-		return nil
-	}
 	p.next = min(p.next, end)
 	p.trimEpochs(end)
 	r.b.DeleteEntriesFrom(f.ID, end)
@@ -220,7 +219,7 @@ func (r *recovery) truncate(f *segment.Frame) error {
 	if err != nil {
 		return err
 	}
-	p.runMax, p.maxKnown = -1, true
+	p.runMax, p.maxKnown = math.MinInt64, true
 	if ok {
 		p.runMax = ts
 	}
@@ -290,7 +289,9 @@ func (s *Set) settleRecovered() {
 	for _, p := range s.parts {
 		p.durable, p.stored, p.reopenedAt = p.next, p.next, p.next
 		p.headKnown = p.headKnown && !s.recovered.Rebuilt
-		p.rebooted = p.rebooted || s.recovered.Rebooted
+		if s.recovered.Rebooted {
+			p.rebooted, p.jumpFrom = true, s.recovered.To
+		}
 		s.markDirty(p)
 	}
 }

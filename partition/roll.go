@@ -350,6 +350,7 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, err
 	}
 	p.mu.Lock()
 	p.setStart(before)
+	p.set.notePending(p) // should the head not follow now
 	p.mu.Unlock()
 	p.set.markDirty(p)
 	return before, p.deleteInHead(ctx, before, p.set.o.Now())

@@ -25,7 +25,11 @@ func (s *Set) repair(wm segment.Watermarks) segment.Watermarks {
 			s.rollback(wm)
 			s.generation = wm.Generation
 		}
-		err := s.log.Reopen()
+		s.noteRisk()
+		err := s.saveJumps()
+		if err == nil {
+			err = s.log.Reopen()
+		}
 		if wm = s.log.Watermarks(); wm.Generation != s.generation {
 			continue
 		}
@@ -37,11 +41,9 @@ func (s *Set) repair(wm segment.Watermarks) segment.Watermarks {
 			s.reopenDue = time.After(s.o.RetryPause / 4)
 			return wm
 		}
-		s.markJumps()
-		if wm = s.log.Watermarks(); wm.Generation == s.generation {
-			break
-		}
+		break
 	}
+	s.endRisk()
 	s.setGate(false)
 	if s.reopening {
 		s.reopening = false
@@ -90,31 +92,34 @@ func (s *Set) rollback(wm segment.Watermarks) {
 	s.inflight = kept
 	s.exposedN = min(s.exposedN, len(kept))
 	s.exposedTo = min(s.exposedTo, wm.FailedAt)
-	s.forgetLost(wm.FailedAt)
+	s.endBefore = max(s.endBefore, s.forgetLost(wm.FailedAt))
 	for p, at := range lost {
-		if p.rollback(at, kept) {
-			s.jumping = append(s.jumping, p)
+		if p.rollback(at, kept, s.endBefore) {
+			s.jumping = true
 		}
 	}
 	s.progress.failed(failure{before: wm.Generation, at: wm.FailedAt, err: cause})
 }
 
-// forgetLost makes the newest append that is left the one that settleAll waits for.
-func (s *Set) forgetLost(failedAt uint64) {
+// forgetLost makes the newest append that is left the one that settleAll waits for. It returns where the log ended
+// before: whatever is found above was appended later.
+func (s *Set) forgetLost(failedAt uint64) (end uint64) {
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
+	end = max(s.lastEnd, failedAt)
 	if s.lastEnd <= failedAt {
-		return
+		return end
 	}
 	s.lastEnd, s.lastGen = 0, 0
 	if n := len(s.inflight); n > 0 {
 		s.lastEnd, s.lastGen = s.inflight[n-1].end, s.inflight[n-1].gen
 	}
+	return end
 }
 
 // rollback returns the partition to the given next offset. If consumers may have seen more (async), the offsets are
 // given up: the partition stops until its next offset is the ceiling, and true is returned.
-func (p *Partition) rollback(next int64, kept []queued) bool {
+func (p *Partition) rollback(next int64, kept []queued, end uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = min(p.next, next)
@@ -140,7 +145,7 @@ func (p *Partition) rollback(next int64, kept []queued) bool {
 	seen := p.durable > p.next
 	if seen {
 		p.durable = p.next
-		p.jump = true
+		p.jump, p.jumpFrom = true, end
 		if p.state == Writing {
 			p.state, p.resume = Recovering, true
 		}
@@ -152,27 +157,49 @@ func (p *Partition) rollback(next int64, kept []queued) bool {
 	return seen
 }
 
-// markJumps writes into the log which partitions must jump before they go on. A process that dies before they have
-// done so would otherwise find a log that ends where they went back to, and go on there.
-func (s *Set) markJumps() {
-	var last uint64
-	var gen uint64
-	for _, p := range s.jumping {
-		p.mu.Lock()
-		end, jump := p.next, p.jump
-		p.mu.Unlock()
-		if !jump {
+// saveJumps puts on disk which partitions must jump before they go on. Once the log is open again it ends where they
+// went back to: a process that dies before they have jumped would go on there.
+func (s *Set) saveJumps() error {
+	if !s.jumping {
+		return nil
+	}
+	err := s.commitBatch(nil)
+	if err == nil {
+		err = s.index.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("save what was lost: %w", err)
+	}
+	s.jumping = false
+	return nil
+}
+
+// noteRisk finds the partitions of which consumers have seen what isn't synced yet. Opening the log again syncs it, and
+// may fail and succeed in one go: what is lost then must be known before.
+func (s *Set) noteRisk() {
+	for i := range s.inflight[:s.exposedN] {
+		q := &s.inflight[i]
+		if !q.onWrite || s.risk[q.p] {
 			continue
 		}
-		var err error
-		last, gen, err = s.log.Enqueue(&segment.Entry{Payload: frame.AppendTruncate(nil, end),
-			Header: frame.Header{Type: frame.Truncate, Flags: flagSeen, ID: p.id, AppendTime: s.o.Now()}})
-		if err != nil {
-			return // the log has failed again, which brings us back here
+		if s.risk == nil {
+			s.risk = map[*Partition]bool{}
 		}
+		s.risk[q.p], s.jumping = true, true
+		q.p.mu.Lock()
+		q.p.atRisk, q.p.jumpFrom = true, max(q.p.jumpFrom, s.endBefore)
+		q.p.mu.Unlock()
+		s.markDirty(q.p)
 	}
-	if last > 0 && s.log.Written(last, gen) != nil {
-		return
+}
+
+// endRisk follows when the log is open again.
+func (s *Set) endRisk() {
+	for p := range s.risk {
+		p.mu.Lock()
+		p.atRisk = false
+		p.mu.Unlock()
+		s.markDirty(p)
 	}
-	s.jumping = nil
+	s.risk = nil
 }

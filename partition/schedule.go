@@ -91,7 +91,7 @@ func (s *Set) rollDue(now int64) {
 	for _, p := range ps {
 		p.mu.Lock()
 		switch {
-		case p.pending == 0 && !p.resume && p.wantCeiling <= p.ceiling || !p.serving() && !p.resume:
+		case p.pending == 0 && !p.resume && p.wantCeiling <= p.ceiling && !p.unaligned() || !p.serving() && !p.resume:
 			s.rolls.mu.Lock()
 			delete(s.rolls.pending, p) // one that is served again later is noted again
 			s.rolls.mu.Unlock()
@@ -105,8 +105,11 @@ func (s *Set) rollDue(now int64) {
 // due says whether there is anything to do for the roll workers: see dueAll; a full object; a ceiling to be raised. The
 // caller holds p.mu.
 func (p *Partition) due(now, minBytes int64, maxAge time.Duration) bool {
-	return p.pending >= p.rollBytes() || p.resume || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge)
+	return p.pending >= p.rollBytes() || p.resume || p.unaligned() || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge)
 }
+
+// unaligned says whether records were deleted of which the head doesn't know. The caller holds p.mu.
+func (p *Partition) unaligned() bool { return p.start > p.headStart && p.state == Writing }
 
 // dueAll says whether everything pending is to be rolled, whatever its size: from a minimum size after segment.ms,
 // anything after an hour, and what reclaim asks for (design, section 7). The caller holds p.mu.
@@ -184,10 +187,13 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) (
 		p.rollForced = false
 	}
 	want = want && p.state == Writing
+	unaligned, start := p.unaligned(), p.start
 	p.mu.Unlock()
 	switch {
 	case jump:
 		return false, p.finishJump(ctx)
+	case unaligned:
+		return true, p.deleteInHead(ctx, start, now)
 	case due:
 		return true, p.rollOnce(ctx, target, all)
 	case want:

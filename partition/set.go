@@ -39,10 +39,12 @@ type Set struct {
 	gate     bool // nothing may be appended: a failure is being dealt with
 
 	// The commit loop's own.
-	generation             uint64           // of the log: failures up to it have been dealt with
-	jumping                []*Partition     // must jump, and the log doesn't say so yet
-	reopening              bool             // the log could not be opened again at the first attempt
-	reopenDue              <-chan time.Time // the next attempt
+	generation             uint64              // of the log: failures up to it have been dealt with
+	jumping                bool                // partitions must jump, and the index does not say so on disk
+	risk                   map[*Partition]bool // may lose what consumers have seen while the log is opened again
+	endBefore              uint64              // end of the log before the latest failure
+	reopening              bool                // the log could not be opened again at the first attempt
+	reopenDue              <-chan time.Time    // the next attempt
 	inflight               []queued
 	exposedN               int
 	exposedTo, committedTo uint64
