@@ -44,7 +44,7 @@ func (s *Set) doubt(extra []byte, ok, newDir bool) {
 		s.empty.Store(x.Empty)
 		s.lossy.Store(x.Lossy)
 	}
-	if newDir {
+	if newDir || s.cut {
 		s.empty.Store(true)
 	}
 	if s.recovered.Rebooted || !ok { // without an index nobody knows

@@ -26,7 +26,7 @@ func heap() int64 {
 func TestIdlePartitionsAreCheap(t *testing.T) {
 	n := int32(3000)
 	if testing.Short() {
-		n = 500
+		n = 1500
 	}
 	const budget = 20 << 10
 	w := newWorld(t)

@@ -42,12 +42,22 @@ func (s *Set) recover() error {
 	if err != nil {
 		return err
 	}
+	if newDir && ok && from > 0 {
+		s.cut = true
+		return fmt.Errorf("%w: the index covers the commit log up to position %d, and the log's files are gone", ErrCorrupt, from)
+	}
 	r := &recovery{s: s, b: s.index.NewBatch(), end: from, extra: extra, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
 		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]bool{}}
 	log, found, err := segment.Open(s.o.Log, from, r.visit)
 	if err != nil {
 		r.b.Close()
 		return fmt.Errorf("recover commit log: %w", err)
+	}
+	if ok && found.End < from {
+		// What the index points to is not there: the end of the log was lost, by whatever is not a crash.
+		s.cut = true
+		r.b.Close()
+		return errors.Join(fmt.Errorf("%w: the index covers the commit log up to position %d, and the log ends at %d", ErrCorrupt, from, found.End), log.Close())
 	}
 	s.log = log
 	if err := r.finish(max(found.End, from)); err != nil {
@@ -289,6 +299,9 @@ func (s *Set) settleRecovered() {
 	for _, p := range s.parts {
 		p.durable, p.stored, p.reopenedAt = p.next, p.next, p.next
 		p.headKnown = p.headKnown && !s.recovered.Rebuilt
+		if s.cut {
+			p.jump, p.jumpFrom = true, s.recovered.To
+		}
 		if s.recovered.Rebooted {
 			p.rebooted, p.jumpFrom = true, s.recovered.To
 		}

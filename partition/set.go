@@ -72,6 +72,7 @@ type Set struct {
 	commitCancel context.CancelFunc
 	commitDone   chan struct{}
 	work         sync.WaitGroup
+	cut          bool // the log was found to end before what the index says: records that clients saw are gone
 	closing      atomic.Bool
 	fatal        atomic.Pointer[error]
 	empty, lossy atomic.Bool // see settleDoubt
