@@ -18,6 +18,7 @@ import (
 	"github.com/tierbroker/tierbroker/segment"
 	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/bucket"
+	"github.com/tierbroker/tierbroker/tier/catalog"
 )
 
 const (
@@ -61,6 +62,8 @@ func writeArchive(t *testing.T) (dir string, id frame.PartitionID) {
 	b, err := bucket.OpenDir(dir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
+	_, err = catalog.Open(t.Context(), catalog.Options{Bucket: b, ClusterID: "c", Incarnation: "i", Create: true})
+	require.NoError(t, err)
 	a := tier.New(tier.Options{Heads: b, ClusterID: "c", ClusterIncarnation: "i"})
 	owner := tier.Owner{Broker: 1, Incarnation: "run", Epoch: testEpoch}
 	write := func(topic string, id frame.PartitionID, objects int64) {
@@ -192,6 +195,16 @@ func TestArchiveVerify(t *testing.T) {
 	code, out = tierctl(t, "archive", "verify", "--quick", "--bucket", url)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, out, "no head")
+}
+
+// A bucket without a cluster's root is no archive in which all is well.
+func TestArchiveVerifyElsewhere(t *testing.T) {
+	t.Setenv("TIERCTL_CONTEXTS", filepath.Join(t.TempDir(), "none.yaml"))
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600))
+	code, out := tierctl(t, "archive", "verify", "--bucket", "file://"+dir)
+	require.Equal(t, exitFailed, code, out)
+	require.Contains(t, out, "no cluster root")
 }
 
 func TestDumpObjectAndHead(t *testing.T) {

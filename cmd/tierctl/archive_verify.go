@@ -9,6 +9,7 @@ import (
 
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/tier"
+	"github.com/tierbroker/tierbroker/tier/catalog"
 )
 
 // verifyResult is what verify found.
@@ -57,11 +58,17 @@ func (g *globals) archiveVerify(cmd *cobra.Command, args []string, quick bool) e
 	if err != nil {
 		return err
 	}
-	a, _, err := g.openArchive(ctx)
+	a, b, err := g.openArchive(ctx)
 	if err != nil {
 		return err
 	}
 	r := verifyResult{Problems: []verifyProblem{}, Notes: []verifyProblem{}}
+	if len(s) == 0 {
+		// Without it this may be any bucket, in which nothing is wrong because nothing is there.
+		if _, err := catalog.ReadRoot(ctx, b); err != nil {
+			r.Problems = append(r.Problems, verifyProblem{Key: catalog.RootKey, Offset: -1, What: rootProblem(err)})
+		}
+	}
 	heads, err := loadHeads(ctx, a, s, func(id frame.PartitionID, err error) {
 		r.Problems = append(r.Problems, verifyProblem{Topic: id.Topic.String(), Partition: id.Partition, Key: tier.HeadKey(id), Offset: -1, What: err.Error()})
 	})
@@ -83,6 +90,13 @@ func (g *globals) archiveVerify(cmd *cobra.Command, args []string, quick bool) e
 		return errProblems
 	}
 	return nil
+}
+
+func rootProblem(err error) string {
+	if errors.Is(err, catalog.ErrNoRoot) {
+		return "there is no cluster root: is this the bucket and prefix of an archive?"
+	}
+	return err.Error()
 }
 
 // headless finds partitions that have objects and no head: a first roll that never
