@@ -133,6 +133,7 @@ func (m *part) put(p *Partition, as []attempt) (done []Ack, err error) {
 		var ack Ack
 		// The batch is stamped in place.
 		if ack, err = p.Append(append([]byte(nil), as[i].bytes...), AppendOptions{Epoch: -1, Now: m.c.now.Load()}); err != nil {
+			m.c.keep("%s: %s refused: %v", m.name, as[i].values[0], err)
 			break
 		}
 		acks = append(acks, ack)
@@ -144,6 +145,7 @@ func (m *part) put(p *Partition, as []attempt) (done []Ack, err error) {
 		if werr == nil {
 			werr = acks[i].Durable(ctx)
 		}
+		m.c.keep("%s: %s at %d, duplicate: %v, gen %d end %d: %v", m.name, as[i].values[0], acks[i].BaseOffset, acks[i].Duplicate, acks[i].gen, acks[i].end, werr)
 		if werr != nil {
 			err = werr
 			acks = acks[:i]

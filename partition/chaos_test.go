@@ -108,7 +108,7 @@ func (c *chaos) fail(format string, args ...any) {
 func (c *chaos) happened() []string {
 	c.evMu.Lock()
 	defer c.evMu.Unlock()
-	return append([]string(nil), c.evs[max(0, len(c.evs)-120):]...)
+	return append([]string(nil), c.evs[max(0, len(c.evs)-1000):]...)
 }
 
 func (c *chaos) keep(format string, args ...any) {
@@ -238,11 +238,13 @@ func (c *chaos) operate(p *Partition, rnd *rand.Rand) {
 		_, _ = c.set.reclaimOldest(c.now.Load())
 	case 4:
 		if o.Durable > o.Start {
-			_, _ = p.DeleteRecords(ctx, o.Start+rnd.Int64N(min(o.Durable-o.Start, 12)+1))
+			start, err := p.DeleteRecords(ctx, o.Start+rnd.Int64N(min(o.Durable-o.Start, 12)+1))
+			c.keep("%s: delete before %d: %v, %+v", p.Topic(), start, err, p.Stats())
 		}
 	case 5:
 		if rnd.IntN(3) == 0 {
-			_, _ = p.DeleteRecords(ctx, -1)
+			start, err := p.DeleteRecords(ctx, -1)
+			c.keep("%s: delete before %d: %v, %+v", p.Topic(), start, err, p.Stats())
 		}
 	default:
 		if o.Durable > o.Start {

@@ -48,7 +48,19 @@ func (p *Partition) offsetForTime(ctx context.Context, ts int64) (TimeResult, er
 			from = max(from, h.End)
 		}
 	}
-	return p.localTime(ts, from, o.Durable)
+	r, err := p.localTime(ts, from, o.Durable)
+	return r, p.stillLocal(from, err)
+}
+
+// stillLocal ends a search of the local log from an offset on. Reclaim may have been at it: it raises the first local
+// offset before it takes anything away.
+func (p *Partition) stillLocal(from int64, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && p.local > from {
+		return errLookAgain
+	}
+	return err
 }
 
 // headFrom returns the head for a lookup from the start offset on. Where the head says another start, the later one
@@ -191,7 +203,8 @@ func (p *Partition) maxTimestamp(ctx context.Context) (TimeResult, error) {
 			from = max(from, h.End)
 		}
 	}
-	return p.localMax(best, from, o.Durable)
+	best, err = p.localMax(best, from, o.Durable)
+	return best, p.stillLocal(from, err)
 }
 
 // localMax improves best with the local records in [from, end).
