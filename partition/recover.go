@@ -22,7 +22,8 @@ type recovery struct {
 	touched  map[producerKey]struct{}
 	files    map[fileKey]int64
 	voidTo   map[frame.PartitionID]int64 // offset before which there may be a gap, by the last epoch-start frame
-	replayed map[*Partition]bool
+	from     uint64
+	replayed map[*Partition]uint64 // log position of the newest batch that was visited
 }
 
 // recoveryPiece is how many frames one index batch covers.
@@ -47,7 +48,7 @@ func (s *Set) recover() error {
 		return fmt.Errorf("%w: the index covers the commit log up to position %d, and the log's files are gone", ErrCorrupt, from)
 	}
 	r := &recovery{s: s, b: s.index.NewBatch(), end: from, extra: extra, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
-		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]bool{}}
+		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]uint64{}, from: from}
 	log, found, err := segment.Open(s.o.Log, from, r.visit)
 	if err != nil {
 		r.b.Close()
@@ -72,6 +73,7 @@ func (s *Set) recover() error {
 	for _, c := range found.Corrupt {
 		s.event(Error, s.parts[c.ID], fmt.Sprintf("commit log is damaged at position %d of %s: %s", c.Position, c.File, c.Reason), ErrCorrupt)
 	}
+	r.suspect(&found)
 	s.settleRecovered()
 	// From here until a clean Close the checkpoint says that the log is open on this boot.
 	if err := errors.Join(s.commitBatch(nil), s.index.Flush()); err != nil {
@@ -164,7 +166,7 @@ func (r *recovery) data(f *segment.Frame) error {
 		p.jump, p.rebooted = false, false // nothing is appended before a jump that is due
 	}
 	delete(r.voidTo, f.ID)
-	r.replayed[p] = true
+	r.replayed[p] = f.Position
 	if n := len(p.epochs); n == 0 || p.epochs[n-1].Epoch < f.Epoch {
 		p.epochs = append(p.epochs, EpochStart{Epoch: f.Epoch, Start: base})
 	}
@@ -201,7 +203,10 @@ func (r *recovery) gap(p *Partition, base int64) {
 }
 
 // knows says whether the partition's next offset is known, so that a frame can be held against it.
-func (r *recovery) knows(p *Partition) bool { return p.next > 0 || r.replayed[p] || p.headKnown }
+func (r *recovery) knows(p *Partition) bool {
+	_, replayed := r.replayed[p]
+	return p.next > 0 || replayed || p.headKnown
+}
 
 func (r *recovery) producer(p *Partition, f *segment.Frame, h *batch.Header, last int64) error {
 	if err := p.loadProducers(); err != nil {
