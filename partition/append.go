@@ -106,7 +106,7 @@ func (p *Partition) admitWrite(epoch int32) error {
 		return err
 	}
 	if p.state != Writing {
-		return fmt.Errorf("%w: %s-%d is %s", ErrNotOwner, p.topic, p.id.Partition, p.state)
+		return fmt.Errorf("%w: %s-%d is %s", ErrNotOwner, p.Topic(), p.id.Partition, p.state)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (p *Partition) checkCeiling(end int64) error {
 		p.set.kickRoll(p)
 	}
 	if end > p.ceiling {
-		return fmt.Errorf("%w: offset %d would pass the ceiling %d of %s-%d, which the bucket has not raised yet", ErrStorage, end, p.ceiling, p.topic, p.id.Partition)
+		return fmt.Errorf("%w: offset %d would pass the ceiling %d of %s-%d, which the bucket has not raised yet", ErrStorage, end, p.ceiling, p.Topic(), p.id.Partition)
 	}
 	return nil
 }

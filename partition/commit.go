@@ -55,7 +55,7 @@ func (s *Set) enqueueFrame(q *queued, payload []byte, sync bool) error {
 		RecordCount: q.entry.Records, AppendTime: q.entry.AppendTime, PayloadLen: uint32(len(payload)),
 	}}
 	if q.kind == frame.EpochStart {
-		e.Header.Extensions = nameExtension(q.p.topic)
+		e.Header.Extensions = nameExtension(q.p.Topic())
 		if q.p.void {
 			e.Header.Flags = flagVoid
 		}

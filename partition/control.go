@@ -52,7 +52,7 @@ func (p *Partition) noteStart(ctx context.Context, start int64) error {
 	p.mu.Lock()
 	saved := p.startSaved
 	h := frame.Header{Type: frame.EpochStart, ID: p.id, Epoch: p.epoch, BaseOffset: p.next, AppendTime: p.set.o.Now(),
-		Extensions: append(nameExtension(p.topic), frame.Extension{Type: extStart, Value: binary.BigEndian.AppendUint64(nil, uint64(start))})}
+		Extensions: append(nameExtension(p.Topic()), frame.Extension{Type: extStart, Value: binary.BigEndian.AppendUint64(nil, uint64(start))})}
 	p.noting = max(p.noting, start)
 	p.mu.Unlock()
 	if saved >= start {
@@ -95,8 +95,12 @@ func (p *Partition) raiseStart(ctx context.Context) error {
 
 // setStart raises the start offset to one that is noted. The caller holds p.mu.
 func (p *Partition) setStart(to int64) {
-	if to > p.start {
-		p.start = to
-		p.wake()
+	if to <= p.start {
+		return
 	}
+	p.start = to
+	for len(p.epochs) > 1 && p.epochs[1].Start <= to {
+		p.epochs = p.epochs[1:] // nothing of the first one is left
+	}
+	p.wake()
 }

@@ -102,7 +102,7 @@ func (s *Set) sweepDeleted(ctx context.Context, img *cluster.Image, now int64) e
 		}
 		all := true
 		for i := range t.Partitions {
-			done, err := s.o.Archive.DestroyPartition(ctx, frame.PartitionID{Topic: t.ID, Partition: i}, s.o.SweepDelay, now)
+			done, err := s.destroy(ctx, frame.PartitionID{Topic: t.ID, Partition: i}, now)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("topic %s, partition %d: %w", t.Name, i, bucketError(err)))
 			}
@@ -113,6 +113,12 @@ func (s *Set) sweepDeleted(ctx context.Context, img *cluster.Image, now int64) e
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (s *Set) destroy(ctx context.Context, id frame.PartitionID, now int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.BucketCallTimeout)
+	defer cancel()
+	return s.o.Archive.DestroyPartition(ctx, id, s.o.SweepDelay, now)
 }
 
 // mayDestroy elects one broker for the sweep of deleted topics: the living one with the lowest id.

@@ -196,7 +196,7 @@ func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	owned, topic, starts := p.headOwned, p.topic, p.epochStarts()
+	owned, topic, starts := p.headOwned, p.Topic(), p.epochStarts()
 	p.mu.Unlock()
 	if owned && h != nil {
 		return h, nil

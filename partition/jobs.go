@@ -99,7 +99,7 @@ func (s *Set) runJob(j *job) error {
 		return j.p.prepare(ctx, j.a.Epoch)
 	}
 	if err := j.p.delete(ctx, j.a.Epoch); err != nil {
-		return fmt.Errorf("delete %s-%d: %w", j.p.topic, j.p.id.Partition, err)
+		return fmt.Errorf("delete %s-%d: %w", j.p.Topic(), j.p.id.Partition, err)
 	}
 	return nil
 }

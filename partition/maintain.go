@@ -82,8 +82,8 @@ func (p *Partition) Maintain(ctx context.Context, now int64) error {
 	p.mu.Unlock()
 	m := &p.maintained
 	interval := min(recheckEvery, p.set.o.MaintainInterval*5).Milliseconds()
-	changed := version != m.version || now-m.checked >= interval
-	sweep := m.dirty && now-m.sweptAt >= p.set.o.SweepDelay.Milliseconds() || now-m.sweptAt >= p.set.o.SweepInterval.Milliseconds()
+	changed := version != m.version || passed(m.checked, now, interval)
+	sweep := m.dirty && passed(m.sweptAt, now, p.set.o.SweepDelay.Milliseconds()) || passed(m.sweptAt, now, p.set.o.SweepInterval.Milliseconds())
 	if !serving || version == 0 || !changed && !sweep {
 		return nil
 	}
@@ -111,6 +111,10 @@ func (p *Partition) Maintain(ctx context.Context, now int64) error {
 	}
 	return p.sweep(ctx, h, now)
 }
+
+// passed says whether so many ms lie between two times, or the clock was set back meanwhile: then nobody knows, and
+// doing it now harms nothing, but waiting for the clock to come back might take years.
+func passed(since, now, ms int64) bool { return now < since || now-since >= ms }
 
 func (p *Partition) retainAndMerge(ctx context.Context, now int64) error {
 	h, err := p.head(ctx)
@@ -227,8 +231,8 @@ func (p *Partition) expireProducers(now int64) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, pid := range idle {
-			if s := p.live[pid]; s == nil || s.seen >= cut {
-				continue // it came back meanwhile
+			if s := p.live[pid]; s == nil || s.seen >= cut || s.lastOffset() >= p.stored {
+				continue // it came back meanwhile, or the clock made a leap while a batch is on its way
 			}
 			delete(p.live, pid)
 			delete(p.committed, pid)

@@ -38,7 +38,7 @@ const maxMeta = 16 << 20
 func (p *Partition) encodeMeta() (metadata, head []byte) {
 	p.mu.Lock()
 	m := meta{
-		Topic: p.topic, Epoch: p.epoch, Start: max(p.start, p.noting), Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
+		Topic: p.Topic(), Epoch: p.epoch, Start: max(p.start, p.noting), Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
 		Epochs: p.epochs, HeadVersion: p.headVersion, HeadStart: p.headStart, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
 		Async: p.async, Jump: p.jump || p.atRisk, Rebooted: p.rebooted, JumpFrom: p.jumpFrom,
 	}

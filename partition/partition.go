@@ -16,7 +16,7 @@ import (
 type Partition struct {
 	set   *Set
 	id    frame.PartitionID
-	topic string
+	topic atomic.Pointer[string]
 	cfg   atomic.Pointer[cluster.TopicConfig]
 
 	// swap is held (as a semaphore, so that waiting has a deadline) by whoever changes the head: roll, DeleteRecords,
@@ -96,9 +96,10 @@ func (g gap) empty() bool { return g.from >= g.to }
 const firstCeiling = 1 << 20
 
 func newPartition(s *Set, id frame.PartitionID, topic string) *Partition {
-	p := &Partition{set: s, id: id, topic: topic, swap: make(chan struct{}, 1), ceiling: firstCeiling, state: Closed}
+	p := &Partition{set: s, id: id, swap: make(chan struct{}, 1), ceiling: firstCeiling, state: Closed}
 	cfg := s.defaultConfig
 	p.cfg.Store(&cfg)
+	p.setTopic(topic)
 	return p
 }
 
@@ -106,7 +107,9 @@ func newPartition(s *Set, id frame.PartitionID, topic string) *Partition {
 func (p *Partition) ID() frame.PartitionID { return p.id }
 
 // Topic returns the topic's name.
-func (p *Partition) Topic() string { return p.topic }
+func (p *Partition) Topic() string { return *p.topic.Load() }
+
+func (p *Partition) setTopic(name string) { p.topic.Store(&name) }
 
 // Config returns the topic's settings as of now.
 func (p *Partition) Config() *cluster.TopicConfig { return p.cfg.Load() }
@@ -143,7 +146,7 @@ func (p *Partition) CheckEpoch(epoch int32) error {
 // admit checks that reads are served under the given epoch. The caller holds p.mu.
 func (p *Partition) admit(epoch int32) error {
 	if !p.serving() {
-		return fmt.Errorf("%w: %s-%d is %s", ErrNotOwner, p.topic, p.id.Partition, p.state)
+		return fmt.Errorf("%w: %s-%d is %s", ErrNotOwner, p.Topic(), p.id.Partition, p.state)
 	}
 	if epoch >= 0 && epoch < p.epoch {
 		return ErrFencedEpoch
@@ -236,7 +239,7 @@ func (p *Partition) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
-		ID: p.id, Topic: p.topic, State: p.state, Reason: p.reason, Offsets: p.offsets(), HeadVersion: p.headVersion,
+		ID: p.id, Topic: p.Topic(), State: p.state, Reason: p.reason, Offsets: p.offsets(), HeadVersion: p.headVersion,
 		PendingBytes: p.pending, PendingSince: p.pendingSince, LocalBytes: p.localBytes, Extents: p.extents, ArchiveBytes: p.archived,
 	}
 }

@@ -26,7 +26,7 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (Batches, error) {
 			return Batches{}, err
 		}
 		if r.Offset < o.Start || r.Offset > o.Durable {
-			return Batches{}, fmt.Errorf("%w: %d is not in [%d, %d] of %s-%d", ErrOffsetOutOfRange, r.Offset, o.Start, o.Durable, p.topic, p.id.Partition)
+			return Batches{}, fmt.Errorf("%w: %d is not in [%d, %d] of %s-%d", ErrOffsetOutOfRange, r.Offset, o.Start, o.Durable, p.Topic(), p.id.Partition)
 		}
 		if r.Offset == o.Durable {
 			return Batches{Next: r.Offset}, nil
@@ -146,13 +146,13 @@ func (p *Partition) readCold(ctx context.Context, r ReadRequest) (b Batches, aga
 		return Batches{}, false, err
 	}
 	if h == nil || r.Offset >= h.End {
-		return Batches{}, true, fmt.Errorf("%w: offset %d of %s-%d is neither in the local log nor in the bucket", ErrCorrupt, r.Offset, p.topic, p.id.Partition)
+		return Batches{}, true, fmt.Errorf("%w: offset %d of %s-%d is neither in the local log nor in the bucket", ErrCorrupt, r.Offset, p.Topic(), p.id.Partition)
 	}
 	if r.Offset < h.Start {
 		if err := p.raiseStart(ctx); err != nil {
 			return Batches{}, false, err
 		}
-		return Batches{}, true, fmt.Errorf("%w: %d lies before %d, where %s-%d begins", ErrOffsetOutOfRange, r.Offset, h.Start, p.topic, p.id.Partition)
+		return Batches{}, true, fmt.Errorf("%w: %d lies before %d, where %s-%d begins", ErrOffsetOutOfRange, r.Offset, h.Start, p.Topic(), p.id.Partition)
 	}
 	maxBytes := r.MaxBytes
 	if !r.AtLeastOne && maxBytes <= 0 {
@@ -190,10 +190,12 @@ func (p *Partition) reloadHead(ctx context.Context, old *tier.Head) error {
 		return bucketError(err)
 	}
 	if h.Version == old.Version {
-		return fmt.Errorf("%w: the head of %s-%d names an object that is not in the bucket", ErrCorrupt, p.topic, p.id.Partition)
+		return fmt.Errorf("%w: the head of %s-%d names an object that is not in the bucket", ErrCorrupt, p.Topic(), p.id.Partition)
 	}
 	p.install(h)
 	return nil
 }
 
-func (p *Partition) coldOp() bucket.Op { return bucket.Op{Class: "cold", Topic: p.topic, Kind: "data"} }
+func (p *Partition) coldOp() bucket.Op {
+	return bucket.Op{Class: "cold", Topic: p.Topic(), Kind: "data"}
+}

@@ -82,7 +82,7 @@ func (s *Set) reclaimFile(now int64) (bool, error) {
 	}
 	// The budget was measured at the start; others may have filled the disk since.
 	tight := float64(s.pressure.used.Load()) > reclaimShare*float64(s.o.DiskBudget) || s.log.Starved()
-	if !tight && !s.retentionPassed(users, now) {
+	if !tight && !s.retentionPassed(img, users, now) {
 		return false, nil
 	}
 	if waiting := s.pinned(img, users); waiting || s.unaligned(img) {
@@ -103,9 +103,9 @@ func (s *Set) usersOf(f segment.FileInfo) ([]user, error) {
 }
 
 // retentionPassed says whether no partition wants to keep its local copy of the file.
-func (s *Set) retentionPassed(users []user, now int64) bool {
+func (s *Set) retentionPassed(img *cluster.Image, users []user, now int64) bool {
 	for _, u := range users {
-		if u.p != nil && u.p.wantsLocal(u.last, now) {
+		if u.p != nil && s.owns(img, u.id) && u.p.wantsLocal(u.last, now) {
 			return false
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Set) retentionPassed(users []user, now int64) bool {
 // wantsLocal says whether local retention still holds the records up to last.
 func (p *Partition) wantsLocal(last, now int64) bool {
 	p.mu.Lock()
-	gone := last < p.start || last < p.local || p.state == Closed
+	gone := last < p.start || last < p.local
 	size := p.localBytes
 	p.mu.Unlock()
 	if gone {
@@ -154,11 +154,23 @@ func (s *Set) pinned(img *cluster.Image, users []user) bool {
 			s.kickRoll(u.p)
 			s.notePending(u.p)
 		}
-		orphan := u.p.state == Closed && img.TopicByID(u.id.Topic) == nil
-		waiting = waiting || !covered && u.p.state != Failed && !orphan
+		waiting = waiting || !covered && u.p.state != Failed && !s.gone(img, u.id)
 		u.p.mu.Unlock()
 	}
 	return waiting
+}
+
+// owns says whether the partition is this broker's, in this run or one before.
+func (s *Set) owns(img *cluster.Image, id frame.PartitionID) bool {
+	a, ok := img.Assignment(id)
+	return ok && a.Owner == s.o.Broker
+}
+
+// gone says whether nobody here will ever roll the partition: its topic is unknown, or another broker owns it. The state
+// doesn't tell: until an image has been followed, all are Closed.
+func (s *Set) gone(img *cluster.Image, id frame.PartitionID) bool {
+	a, ok := img.Assignment(id)
+	return img.TopicByID(id.Topic) == nil || ok && a.Owner != s.o.Broker && a.Owner != cluster.NoBroker
 }
 
 // unaligned says whether some partition's start is known to log and index only: the note may be in the file that is to
@@ -168,7 +180,7 @@ func (s *Set) unaligned(img *cluster.Image) bool {
 	for _, p := range s.All() {
 		p.mu.Lock()
 		if p.start > p.headStart && p.state != Failed {
-			if a, ok := img.Assignment(p.id); ok && a.Owner == s.o.Broker {
+			if s.owns(img, p.id) {
 				found = true
 				s.notePending(p)
 				s.kickRoll(p)

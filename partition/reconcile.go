@@ -156,9 +156,7 @@ func (s *Set) takeSettings(pl *plan) error {
 	for _, c := range pl.settings {
 		cfg := c.t.Config
 		c.p.cfg.Store(&cfg)
-		c.p.mu.Lock()
-		c.p.topic = c.t.Name
-		c.p.mu.Unlock()
+		c.p.setTopic(c.t.Name)
 		s.markDirty(c.p)
 	}
 	return nil

@@ -138,7 +138,7 @@ func (r *recovery) visit(f segment.Frame) error {
 
 func (r *recovery) epochStart(f *segment.Frame) {
 	p := r.s.ensure(f.ID, "")
-	p.topic = topicName(&f.Header)
+	p.setTopic(topicName(&f.Header))
 	p.start = max(p.start, startOffset(&f.Header))
 	p.startSaved = max(p.startSaved, p.start)
 	if f.Flags&flagVoid != 0 {

@@ -64,7 +64,7 @@ func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error 
 		return err
 	}
 	if len(exts) == 0 {
-		return fmt.Errorf("%w: offsets from %d of %s-%d should be in the local log and are not", ErrCorrupt, h.End, p.topic, p.id.Partition)
+		return fmt.Errorf("%w: offsets from %d of %s-%d should be in the local log and are not", ErrCorrupt, h.End, p.Topic(), p.id.Partition)
 	}
 	return p.commitRoll(ctx, h, exts, bytes)
 }
@@ -87,7 +87,7 @@ func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64, all 
 		}
 	}
 	if from < local && from < target {
-		return nil, 0, fmt.Errorf("%w: offsets %d to %d of %s-%d are neither in the local log nor in the bucket", ErrCorrupt, from, local-1, p.topic, p.id.Partition)
+		return nil, 0, fmt.Errorf("%w: offsets %d to %d of %s-%d are neither in the local log nor in the bucket", ErrCorrupt, from, local-1, p.Topic(), p.id.Partition)
 	}
 	for n := 0; n < objectsPerSwap && from < target; n++ {
 		src, next, err := p.planObject(from, target)
@@ -142,7 +142,7 @@ func (p *Partition) uploadError(err error) error {
 func (p *Partition) objectSpec(from, to int64) tier.ObjectSpec {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	spec := tier.ObjectSpec{ID: p.id, Topic: p.topic, Epoch: p.epoch, Start: from, End: to, LogStart: p.start, Now: p.set.o.Now(),
+	spec := tier.ObjectSpec{ID: p.id, Topic: p.Topic(), Epoch: p.epoch, Start: from, End: to, LogStart: p.start, Now: p.set.o.Now(),
 		Epochs: append([]EpochStart(nil), p.epochs...)}
 	if p.producersLoaded {
 		spec.Producers = p.live.encodeSnapshot(to)
@@ -198,7 +198,7 @@ func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Ex
 	p.mu.Unlock()
 	if back {
 		p.discard(exts, 0)
-		return fmt.Errorf("%w: what was to be rolled of %s-%d up to %d has been lost meanwhile", ErrStorage, p.topic, p.id.Partition, end)
+		return fmt.Errorf("%w: what was to be rolled of %s-%d up to %d has been lost meanwhile", ErrStorage, p.Topic(), p.id.Partition, end)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
 	defer cancel()
@@ -334,7 +334,7 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, err
 		before = o.Durable
 	}
 	if before > o.Durable || before < 0 {
-		return 0, fmt.Errorf("%w: delete before %d, but %s-%d ends at %d", ErrOffsetOutOfRange, before, p.topic, p.id.Partition, o.Durable)
+		return 0, fmt.Errorf("%w: delete before %d, but %s-%d ends at %d", ErrOffsetOutOfRange, before, p.Topic(), p.id.Partition, o.Durable)
 	}
 	if err := p.lockSwap(ctx); err != nil {
 		return 0, err
@@ -393,7 +393,7 @@ func (p *Partition) coverForDelete(ctx context.Context, before int64) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("%w: offset %d of %s-%d", ErrCorrupt, to, p.topic, p.id.Partition)
+		return fmt.Errorf("%w: offset %d of %s-%d", ErrCorrupt, to, p.Topic(), p.id.Partition)
 	}
 	return p.rollTo(ctx, e.Last+1)
 }

@@ -221,7 +221,7 @@ func (s *Set) forget(p *Partition) {
 func (s *Set) event(l Level, p *Partition, msg string, err error) {
 	e := Event{Level: l, Message: msg, Err: err}
 	if p != nil {
-		e.Topic, e.Partition = p.topic, p.id
+		e.Topic, e.Partition = p.Topic(), p.id
 	}
 	s.o.OnEvent(e)
 }
