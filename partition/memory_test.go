@@ -28,7 +28,10 @@ func TestIdlePartitionsAreCheap(t *testing.T) {
 	if testing.Short() {
 		n = 1500
 	}
-	const budget = 20 << 10
+	budget := int64(20 << 10)
+	if underRace {
+		budget *= 2 // the detector's own allocations count, too
+	}
 	w := newWorld(t)
 	w.tune = func(o *SetOptions) { o.Log.FileBytes = 64 << 20 }
 	w.open()
@@ -63,13 +66,13 @@ func TestIdlePartitionsAreCheap(t *testing.T) {
 		require.NoError(t, part(i).Roll(t.Context()))
 	}
 	written := (heap() - before) / int64(n)
-	require.Less(t, written, int64(budget), "bytes per partition that was written to")
+	require.Less(t, written, budget, "bytes per partition that was written to")
 	w.close()
 	w.open()
 	eventually(t, all, func() string { return "not all are writing" })
 	idle := (heap() - before) / int64(n)
 	t.Logf("bytes per partition: %d after writes, %d after a restart", written, idle)
-	require.Less(t, idle, int64(budget), "bytes per partition after a restart")
+	require.Less(t, idle, budget, "bytes per partition after a restart")
 	w.close()
 }
 
