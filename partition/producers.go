@@ -73,6 +73,9 @@ func nextSequence(seq int32) int32 {
 	return seq + 1
 }
 
+// before says whether sequence a lies before b on the circle on which they wrap: whichever way is shorter.
+func before(a, b int32) bool { return a != b && uint32(b-a)&(1<<31-1) < 1<<30 }
+
 // check decides about a batch with a producer id. For a duplicate it returns the batch that was stored first.
 func (t producers) check(h *batch.Header) (verdict, producedBatch, error) {
 	s := t[h.ProducerID]
@@ -100,7 +103,7 @@ func (t producers) check(h *batch.Header) (verdict, producedBatch, error) {
 	if newest == nil || h.FirstSequence == nextSequence(newest.lastSeq) {
 		return accept, producedBatch{}, nil
 	}
-	if oldest := s.recent[0]; h.FirstSequence < oldest.firstSeq && last < oldest.firstSeq {
+	if oldest := s.recent[0]; before(last, oldest.firstSeq) {
 		return accept, producedBatch{}, fmt.Errorf("%w: producer %d sequence %d, oldest remembered %d", ErrDuplicateSequence, h.ProducerID, h.FirstSequence, oldest.firstSeq)
 	}
 	return accept, producedBatch{}, fmt.Errorf("%w: producer %d sequence %d, expected %d", ErrOutOfOrderSequence, h.ProducerID, h.FirstSequence, nextSequence(newest.lastSeq))
