@@ -47,7 +47,7 @@ type timeCut struct {
 
 // NewBatch returns an empty batch. Close it.
 func (s *Store) NewBatch() *Batch {
-	return &Batch{s: s, b: s.db.NewBatch(), cuts: map[frame.PartitionID]*timeCut{}}
+	return &Batch{s: s, b: s.db.NewBatch()}
 }
 
 // Empty reports whether there is nothing to commit.
@@ -258,6 +258,9 @@ func (b *Batch) cut(id frame.PartitionID) *timeCut {
 	c := b.cuts[id]
 	if c == nil {
 		c = new(timeCut)
+		if b.cuts == nil {
+			b.cuts = map[frame.PartitionID]*timeCut{}
+		}
 		b.cuts[id] = c
 	}
 	return c

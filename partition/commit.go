@@ -39,6 +39,9 @@ func (s *Set) enqueue(q *queued, payload []byte, mark bool) error {
 		return errWriteFailed
 	}
 	sync := !q.onWrite
+	if q.onWrite && !s.async.Load() {
+		s.sawAsync()
+	}
 	if mark {
 		m := queued{p: q.p, kind: frame.EpochStart, entry: index.Entry{Base: q.entry.Base, Last: q.entry.Base - 1, Epoch: q.entry.Epoch, AppendTime: q.entry.AppendTime}}
 		if err := s.enqueueFrame(&m, nil, sync); err != nil {
@@ -83,21 +86,20 @@ func (s *Set) enqueueFrame(q *queued, payload []byte, sync bool) error {
 // others; then producers and consumers wake.
 func (s *Set) commitLoop() {
 	defer close(s.commitDone)
-	marks := make(chan segment.Watermarks)
-	go s.pumpWatermarks(marks)
+	defer s.closeBatch()
+	always := make(chan struct{}) // is ready at once
+	close(always)
+	var seen segment.Watermarks
 	for {
+		wm, changed := s.log.Changed(seen, s.async.Load())
+		if changed == nil {
+			seen = wm
+			s.observe(wm)
+			changed = always // not before others had their turn
+		}
 		select {
-		case wm, ok := <-marks:
-			if !ok {
-				s.lastCommit()
-				return
-			}
-			if wm.Generation > s.generation {
-				wm = s.repair(wm)
-			}
-			if wm.Generation == s.generation { // older ones are from before a repair
-				s.step(wm)
-			}
+		case <-changed:
+		case <-s.asyncNow:
 		case <-s.reopenDue:
 			s.step(s.repair(s.log.Watermarks()))
 		case x := <-s.execs:
@@ -106,24 +108,40 @@ func (s *Set) commitLoop() {
 			if err := s.commitBatch(nil); err != nil {
 				s.stopIndexing(err)
 			}
+		case <-s.commitCtx.Done():
+			s.lastCommit()
+			return
 		}
 	}
 }
 
-// pumpWatermarks turns the log's blocking Wait into a channel, so that the loop can also serve other requests.
-func (s *Set) pumpWatermarks(out chan<- segment.Watermarks) {
-	defer close(out)
-	var seen segment.Watermarks
-	for {
-		wm, err := s.log.Wait(s.commitCtx, seen)
-		if err != nil {
-			return
-		}
-		seen = wm
+func (s *Set) closeBatch() {
+	if s.batch == nil {
+		return
+	}
+	if err := s.batch.Close(); err != nil {
+		s.event(Warn, nil, "an index batch was not released", err)
+	}
+	s.batch = nil
+}
+
+// observe takes newer watermarks of the log.
+func (s *Set) observe(wm segment.Watermarks) {
+	if wm.Generation > s.generation {
+		wm = s.repair(wm)
+	}
+	if wm.Generation == s.generation { // older ones are from before a repair
+		s.step(wm)
+	}
+}
+
+// sawAsync tells the commit loop that from now on it matters what is written and not synced yet. Until then it isn't
+// woken for that.
+func (s *Set) sawAsync() {
+	if !s.async.Swap(true) {
 		select {
-		case out <- wm:
-		case <-s.commitCtx.Done():
-			return
+		case s.asyncNow <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -171,22 +189,31 @@ func (s *Set) expose(written uint64) {
 const maxIndexBatch = 8192
 
 func (s *Set) commitSynced(synced uint64) error {
+	done := 0
 	for {
 		n := 0
-		for n < len(s.inflight) && n < maxIndexBatch && s.inflight[n].end <= synced {
+		for done+n < len(s.inflight) && n < maxIndexBatch && s.inflight[done+n].end <= synced {
 			n++
 		}
 		if n == 0 {
 			break
 		}
-		if err := s.commitEntries(s.inflight[:n]); err != nil {
+		if err := s.commitEntries(s.inflight[done : done+n]); err != nil {
 			return err
 		}
-		s.exposedN -= min(n, s.exposedN)
-		s.backlog.Add(-int64(n))
-		rest := copy(s.inflight, s.inflight[n:])
-		clear(s.inflight[rest:])
-		s.inflight = s.inflight[:rest]
+		done += n
+	}
+	s.exposedN -= min(done, s.exposedN)
+	s.backlog.Add(-int64(done))
+	switch rest := s.inflight[done:]; {
+	case done == 0:
+	case len(rest) > done: // copying them each time would cost more than it saves
+		clear(s.inflight[:done])
+		s.inflight = rest
+	default:
+		n := copy(s.inflight, rest)
+		clear(s.inflight[n:])
+		s.inflight = s.inflight[:n]
 	}
 	if len(s.inflight) == 0 && cap(s.inflight) > 2*maxIndexBatch {
 		s.inflight = nil // a burst is over
@@ -194,45 +221,15 @@ func (s *Set) commitSynced(synced uint64) error {
 	return nil
 }
 
-type producerKey struct {
-	p  *Partition
-	id int64
-}
-
 // commitEntries writes one index batch and then makes its entries visible.
 func (s *Set) commitEntries(qs []queued) error {
-	b := s.index.NewBatch()
-	defer b.Close()
-	clear(s.touchedProducers)
-	clear(s.touchedFiles)
-	for i := range qs {
-		q := &qs[i]
-		if q.p.dropped.Load() {
-			continue
-		}
-		if q.kind != frame.Data {
-			if q.kind == frame.EpochStart {
-				s.markDirty(q.p)
-			}
-			continue
-		}
-		newMax, err := q.p.raisesMax(q.entry.MaxTimestamp)
-		if err != nil {
-			return err
-		}
-		b.PutEntry(q.p.id, q.entry, newMax)
-		if q.hasProducer {
-			q.p.committed.apply(q.producer)
-			s.touchedProducers[producerKey{q.p, q.producer.id}] = struct{}{}
-		}
-		s.useFile(q.p.id, &q.entry)
+	if s.batch == nil {
+		s.batch = s.index.NewBatch()
 	}
-	for k := range s.touchedProducers {
-		s.encodeBuf = k.p.committed[k.id].encode(s.encodeBuf[:0])
-		b.PutProducer(k.p.id, k.id, s.encodeBuf)
-	}
-	for k, last := range s.touchedFiles {
-		b.PutFileUse(k.file, k.id, last)
+	b := s.batch
+	b.Reset()
+	if err := s.fillBatch(b, qs); err != nil {
+		return err
 	}
 	s.committedTo = qs[len(qs)-1].end
 	if err := s.finishBatch(b); err != nil {
@@ -244,23 +241,6 @@ func (s *Set) commitEntries(qs []queued) error {
 		}
 	}
 	return nil
-}
-
-type fileKey struct {
-	file uint64
-	id   frame.PartitionID
-}
-
-// useFile notes that a partition has records in a log file: reclaim asks for it.
-func (s *Set) useFile(id frame.PartitionID, e *index.Entry) {
-	if e.Position < s.fileBase || e.Position >= s.fileEnd {
-		base, end, ok := s.log.FileBase(e.Position)
-		if !ok {
-			return
-		}
-		s.fileBase, s.fileEnd = base, end
-	}
-	s.touchedFiles[fileKey{s.fileBase, id}] = e.Last
 }
 
 // finishBatch adds the dirty metadata and the checkpoint and commits.

@@ -18,11 +18,18 @@ type checkpointExtra struct {
 	Lossy bool   `json:"lossy,omitempty"`
 }
 
+// checkpointExtra encodes what goes beside the next checkpoint. It is written with each of them and seldom changes, so
+// the commit loop keeps the bytes.
 func (s *Set) checkpointExtra(clean bool) []byte {
-	b, err := json.Marshal(checkpointExtra{Boot: s.o.BootID, Clean: clean, Empty: s.empty.Load(), Lossy: s.lossy.Load()})
+	x := checkpointExtra{Boot: s.o.BootID, Clean: clean, Empty: s.empty.Load(), Lossy: s.lossy.Load()}
+	if s.extraBytes != nil && x == s.extra {
+		return s.extraBytes
+	}
+	b, err := json.Marshal(x)
 	if err != nil {
 		panic(err) // a string and bools always encode
 	}
+	s.extra, s.extraBytes = x, b
 	return b
 }
 

@@ -79,7 +79,8 @@ type Partition struct {
 
 	dropped atomic.Bool // its topic was deleted: nothing of it may get into the index any more
 
-	// runMax and maxKnown belong to the commit loop.
+	// runMax, maxKnown and usedAt belong to the commit loop.
+	usedAt   int // where its entry in Set.touchedFiles is, if it has one
 	runMax   int64
 	maxKnown bool
 

@@ -26,6 +26,7 @@ type producer struct {
 	epoch  int16
 	n      uint8
 	seen   int64 // append time of the newest batch, ms: expiry counts from here
+	at     int   // the commit loop's own: where its entry in Set.touchedProducers is, if it has one
 	recent [keptBatches]producedBatch
 }
 
@@ -117,7 +118,7 @@ type produced struct {
 	batch producedBatch
 }
 
-func (t producers) apply(d produced) {
+func (t producers) apply(d produced) *producer {
 	s := t[d.id]
 	if s == nil {
 		s = &producer{epoch: d.epoch}
@@ -128,6 +129,7 @@ func (t producers) apply(d produced) {
 	}
 	s.seen = d.seen
 	s.push(d.batch)
+	return s
 }
 
 func (t producers) clone() producers {

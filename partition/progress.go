@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// progress publishes how far the commit loop is: appends are durable by position, so one broadcast serves every
-// waiting producer, and a group commit wakes them together.
+// progress publishes how far the commit loop is. Appends are durable by position, so a group commit wakes all who wait
+// for it together, and nobody else.
 type progress struct {
 	mu        sync.Mutex
 	exposed   uint64    // async entries below it are visible
@@ -15,8 +15,18 @@ type progress struct {
 	failures  []failure // newest last
 	forgotten uint64    // generations below it ended so long ago that their failures aren't remembered
 	err       error     // set when the loop has ended
-	changed   chan struct{}
+	waiting   []*waitingAck
 }
+
+// waitingAck is an append that somebody waits for. at is its place among those waiting, under the progress's lock; -1
+// once the outcome is, or will be, in c.
+type waitingAck struct {
+	ack *Ack
+	at  int
+	c   chan error
+}
+
+var waitingAcks = sync.Pool{New: func() any { return &waitingAck{c: make(chan error, 1)} }}
 
 // failure says that of the generations below before, nothing at or above at was stored. That is all of them and not
 // just the last one: a second failure before the log is open again may lose more than the first one did.
@@ -29,14 +39,14 @@ type failure struct {
 const keptFailures = 256
 
 func newProgress(at uint64) *progress {
-	return &progress{exposed: at, committed: at, changed: make(chan struct{})}
+	return &progress{exposed: at, committed: at}
 }
 
 func (g *progress) advance(exposed, committed uint64) {
 	g.mu.Lock()
 	if exposed != g.exposed || committed != g.committed {
 		g.exposed, g.committed = exposed, committed
-		g.broadcast()
+		g.settle()
 	}
 	g.mu.Unlock()
 }
@@ -48,7 +58,7 @@ func (g *progress) failed(f failure) {
 		g.forgotten = g.failures[0].before
 		g.failures = append([]failure(nil), g.failures[1:]...)
 	}
-	g.broadcast()
+	g.settle()
 	g.mu.Unlock()
 }
 
@@ -56,14 +66,33 @@ func (g *progress) end(err error) {
 	g.mu.Lock()
 	if g.err == nil {
 		g.err = err
-		g.broadcast()
+		g.settle()
 	}
 	g.mu.Unlock()
 }
 
-func (g *progress) broadcast() {
-	close(g.changed)
-	g.changed = make(chan struct{})
+// settle tells those whose outcome is decided. The caller holds mu.
+func (g *progress) settle() {
+	for i := 0; i < len(g.waiting); {
+		w := g.waiting[i]
+		done, err := g.outcome(w.ack)
+		if !done {
+			i++
+			continue
+		}
+		g.remove(w) // puts another one at i
+		w.c <- err  // has room: it is told once
+	}
+}
+
+// remove takes w from those waiting. The caller holds mu.
+func (g *progress) remove(w *waitingAck) {
+	last := len(g.waiting) - 1
+	g.waiting[w.at] = g.waiting[last]
+	g.waiting[w.at].at = w.at
+	g.waiting[last] = nil
+	g.waiting = g.waiting[:last]
+	w.at = -1
 }
 
 // outcome says whether an append is decided: stored (true, nil), lost (true, error) or still open.
@@ -88,20 +117,34 @@ func (g *progress) outcome(a *Ack) (bool, error) {
 }
 
 func (g *progress) wait(ctx context.Context, a *Ack) error {
-	for {
-		g.mu.Lock()
-		done, err := g.outcome(a)
-		changed := g.changed
+	g.mu.Lock()
+	if done, err := g.outcome(a); done {
 		g.mu.Unlock()
-		if done {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return err
 	}
+	w := waitingAcks.Get().(*waitingAck)
+	defer func() {
+		w.ack = nil
+		waitingAcks.Put(w)
+	}()
+	w.ack, w.at = a, len(g.waiting)
+	g.waiting = append(g.waiting, w)
+	g.mu.Unlock()
+	select {
+	case err := <-w.c:
+		return err
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	waits := w.at >= 0
+	if waits {
+		g.remove(w)
+	}
+	g.mu.Unlock()
+	if waits {
+		return context.Cause(ctx)
+	}
+	return <-w.c
 }
 
 func (g *progress) committedTo() uint64 {

@@ -31,7 +31,9 @@ type Set struct {
 	parts   map[frame.PartitionID]*Partition
 
 	backlog  atomic.Int64 // appends that the commit loop has not settled
-	appendMu sync.Mutex   // makes enqueue into the log and into queue one step
+	async    atomic.Bool  // a topic with durability async was written
+	asyncNow chan struct{}
+	appendMu sync.Mutex // makes enqueue into the log and into queue one step
 	queue    []queued
 	scratch  segment.Entry
 	lastEnd  uint64 // log position behind the newest append of this run, and its generation
@@ -49,8 +51,11 @@ type Set struct {
 	exposedN               int
 	exposedTo, committedTo uint64
 	fileBase, fileEnd      uint64
-	touchedProducers       map[producerKey]struct{}
-	touchedFiles           map[fileKey]int64
+	batch                  *index.Batch // reused
+	touchedProducers       []touchedProducer
+	touchedFiles           []touchedFile
+	extra                  checkpointExtra // and how it is encoded
+	extraBytes             []byte
 	encodeBuf              []byte
 	execs                  chan exec
 
@@ -105,8 +110,7 @@ func OpenSet(o SetOptions) (*Set, error) {
 	}
 	s := &Set{
 		o: o, defaultConfig: cfg, parts: map[frame.PartitionID]*Partition{},
-		touchedProducers: map[producerKey]struct{}{}, touchedFiles: map[fileKey]int64{},
-		execs: make(chan exec), dirtySignal: make(chan struct{}, 1), images: make(chan struct{}, 1),
+		execs: make(chan exec), dirtySignal: make(chan struct{}, 1), asyncNow: make(chan struct{}, 1), images: make(chan struct{}, 1),
 		reclaims: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1), commitDone: make(chan struct{}), heads: newHeadCache(headCacheEntries),
 		rolls: newRollQueue(), jobs: newJobs(),
 	}

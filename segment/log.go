@@ -122,17 +122,19 @@ type Log struct {
 	queued int64    // bytes in queue and flying
 	space  sync.Cond
 
-	written  uint64
-	synced   uint64
-	gen      uint64
-	failedAt uint64
-	err      error // *PoisonError while poisoned
-	dead     []span
-	changed  chan struct{} // closed at the next change of the watermarks; nil = nobody waits
-	syncing  bool
-	idle     sync.Cond // syncing, flying, dropping or reopening ended
-	dropping bool
-	reopen   bool
+	written   uint64
+	synced    uint64
+	gen       uint64
+	failedAt  uint64
+	err       error // *PoisonError while poisoned
+	dead      []span
+	changed   chan struct{} // closed at the next change of the watermarks; nil = nobody waits
+	settled   chan struct{} // closed at the next change of more than written; nil = nobody waits
+	unsettled Watermarks    // those when settled was made
+	syncing   bool
+	idle      sync.Cond // syncing, flying, dropping or reopening ended
+	dropping  bool
+	reopen    bool
 
 	wantSync, wantDrain, armed bool
 	kickSync                   chan struct{}

@@ -169,9 +169,41 @@ func (l *Log) Wait(ctx context.Context, seen Watermarks) (Watermarks, error) {
 	}
 }
 
-// notify wakes everybody in Wait; it is called at each change of the watermarks.
+// Changed returns the watermarks and, when they are those seen, a channel that is closed at their next change. Without
+// written, only what matters to somebody who waits for stable storage is a change: that Written has risen is not.
+func (l *Log) Changed(seen Watermarks, written bool) (Watermarks, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.marks()
+	if !written {
+		seen.Written = now.Written
+	}
+	switch {
+	case !now.same(&seen):
+		return now, nil
+	case written:
+		if l.changed == nil {
+			l.changed = make(chan struct{})
+		}
+		return now, l.changed
+	}
+	if l.settled == nil {
+		l.settled, l.unsettled = make(chan struct{}), now
+	}
+	return now, l.settled
+}
+
+// notify wakes everybody in Wait and behind Changed; it is called at each change of the watermarks.
 func (l *Log) notify() {
 	l.recent.Store(l.written)
+	if l.settled != nil {
+		now := l.marks()
+		now.Written = l.unsettled.Written
+		if !now.same(&l.unsettled) {
+			close(l.settled)
+			l.settled = nil
+		}
+	}
 	if l.changed != nil {
 		close(l.changed)
 		l.changed = nil
