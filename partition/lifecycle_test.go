@@ -145,7 +145,7 @@ func TestDeletedTopicIsNotQuarantined(t *testing.T) {
 		produce(t, other, batch.None, []string{string(make([]byte, 3000))}, []int64{1})
 	}
 	require.NoError(t, other.Roll(context.Background()))
-	w.set.o.DiskBudget = 1
+	w.set.pressure.budget.Store(1)
 	dropped, err := w.set.reclaimOldest(w.now.Load())
 	require.NoError(t, err)
 	require.True(t, dropped)

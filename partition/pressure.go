@@ -13,6 +13,7 @@ import (
 // and uploading go on, since uploads are what frees space (design, section 4).
 type pressure struct {
 	used   atomic.Int64 // bytes that full files take on disk and that are written of the active one
+	budget atomic.Int64 // SetOptions.DiskBudget
 	refuse atomic.Bool
 
 	mu     sync.Mutex
@@ -53,13 +54,13 @@ const maxThrottle = time.Second
 func (s *Set) measure(written uint64, again bool) {
 	used := s.pressure.follow(s.log, written, again)
 	s.pressure.used.Store(used)
-	if float64(used) > reclaimShare*float64(s.o.DiskBudget) {
+	if float64(used) > reclaimShare*float64(s.pressure.budget.Load()) {
 		s.kickReclaim()
 	}
-	full := used >= s.o.DiskBudget
+	full := used >= s.pressure.budget.Load()
 	if s.pressure.refuse.CompareAndSwap(!full, full) {
 		if full {
-			s.event(Error, nil, fmt.Sprintf("the local log has used its budget of %d bytes and nothing can be given up; writes are refused", s.o.DiskBudget), nil)
+			s.event(Error, nil, fmt.Sprintf("the local log has used its budget of %d bytes and nothing can be given up; writes are refused", s.pressure.budget.Load()), nil)
 		} else {
 			s.event(Info, nil, "the local log has room again; writes are accepted", nil)
 		}
@@ -79,7 +80,7 @@ func (s *Set) admitBytes(int) error {
 
 // throttle is how long a producer should wait before its next request.
 func (s *Set) throttle() time.Duration {
-	used, budget := float64(s.pressure.used.Load()), float64(s.o.DiskBudget)
+	used, budget := float64(s.pressure.used.Load()), float64(s.pressure.budget.Load())
 	if used <= throttleShare*budget {
 		return 0
 	}

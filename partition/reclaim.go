@@ -81,7 +81,7 @@ func (s *Set) reclaimFile(now int64) (bool, error) {
 		return false, err
 	}
 	// The budget was measured at the start; others may have filled the disk since.
-	tight := float64(s.pressure.used.Load()) > reclaimShare*float64(s.o.DiskBudget) || s.log.Starved()
+	tight := float64(s.pressure.used.Load()) > reclaimShare*float64(s.pressure.budget.Load()) || s.log.Starved()
 	if !tight && !s.retentionPassed(img, users, now) {
 		return false, nil
 	}

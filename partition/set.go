@@ -114,6 +114,7 @@ func OpenSet(o SetOptions) (*Set, error) {
 		reclaims: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1), commitDone: make(chan struct{}), heads: newHeadCache(headCacheEntries),
 		rolls: newRollQueue(), jobs: newJobs(),
 	}
+	s.pressure.budget.Store(o.DiskBudget)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.commitCtx, s.commitCancel = context.WithCancel(context.Background())
 	if err := s.openIndex(); err != nil {
