@@ -118,6 +118,12 @@ func (p *fakePart) Writing() (int32, bool) {
 
 func (p *fakePart) Written(*partition.Ack) error { return p.writtenErr }
 
+func (p *fakePart) DurableBy(ctx context.Context, a *partition.Ack, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return p.Durable(ctx, a)
+}
+
 func (p *fakePart) Durable(ctx context.Context, a *partition.Ack) error {
 	for {
 		p.mu.Lock()

@@ -258,17 +258,19 @@ func (r *produceCall) Wait(ctx context.Context) kafka.Response {
 // client that is gone is not waited for.
 func (r *produceCall) durable(ctx context.Context) {
 	d := min(max(time.Duration(r.req.TimeoutMs)*time.Millisecond, 0), r.b.o.MaxRequestTime)
-	wait, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.c.Received.Add(d))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {
-		if !errors.Is(context.Cause(ctx), kafka.ErrShutdown) {
-			cancel()
-		}
-	})
-	defer stop()
+	by := r.c.Received.Add(d)
 	for i := range r.appends {
 		a := &r.appends[i]
-		if err := a.p.Durable(wait, &a.ack); err != nil {
+		err := a.p.DurableBy(ctx, &a.ack, by)
+		switch {
+		case err == nil:
+		case errors.Is(context.Cause(ctx), kafka.ErrShutdown):
+			ctx = context.WithoutCancel(ctx)
+			err = a.p.DurableBy(ctx, &a.ack, by)
+		case errors.Is(err, kafka.ErrClosed):
+			err = context.Canceled // nobody will read the answer
+		}
+		if err != nil {
 			r.refuse(nil, a.topic, a.part, err)
 			a.bytes = 0
 		}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
@@ -30,8 +31,10 @@ type Writer interface {
 	Writing() (epoch int32, ok bool)
 	// Written returns when the append is in the page cache.
 	Written(a *partition.Ack) error
-	// Durable returns when the append is safe at the topic's durability.
+	// Durable returns when the append is safe at the topic's durability; DurableBy does so, or with an error at the
+	// deadline.
 	Durable(ctx context.Context, a *partition.Ack) error
+	DurableBy(ctx context.Context, a *partition.Ack, deadline time.Time) error
 }
 
 // Reader is the consuming side of a partition.
@@ -79,6 +82,10 @@ func (p local) Writing() (int32, bool) {
 func (local) Written(a *partition.Ack) error { return a.Written() }
 
 func (local) Durable(ctx context.Context, a *partition.Ack) error { return a.Durable(ctx) }
+
+func (local) DurableBy(ctx context.Context, a *partition.Ack, deadline time.Time) error {
+	return a.DurableBy(ctx, deadline)
+}
 
 type localSet struct{ set *partition.Set }
 

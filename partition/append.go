@@ -185,8 +185,14 @@ func (a *Ack) Written() error {
 // Durable returns when the batch is safe at the topic's durability and visible to consumers; a duplicate waits for
 // its original. On ErrStorage the batch is not stored and its offsets will be given to another one.
 func (a *Ack) Durable(ctx context.Context) error {
+	return a.DurableBy(ctx, time.Time{})
+}
+
+// DurableBy is Durable with a deadline, which costs less than a context that has it: context.DeadlineExceeded when it
+// passes. The zero time is none.
+func (a *Ack) DurableBy(ctx context.Context, deadline time.Time) error {
 	if a.set == nil || a.end == 0 {
 		return nil
 	}
-	return a.set.progress.wait(ctx, a)
+	return a.set.progress.wait(ctx, a, deadline)
 }

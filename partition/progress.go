@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // progress publishes how far the commit loop is. Appends are durable by position, so a group commit wakes all who wait
@@ -21,12 +22,17 @@ type progress struct {
 // waitingAck is an append that somebody waits for. at is its place among those waiting, under the progress's lock; -1
 // once the outcome is, or will be, in c.
 type waitingAck struct {
-	ack *Ack
-	at  int
-	c   chan error
+	ack   *Ack
+	at    int
+	c     chan error
+	timer *time.Timer // stopped while nobody waits
 }
 
-var waitingAcks = sync.Pool{New: func() any { return &waitingAck{c: make(chan error, 1)} }}
+var waitingAcks = sync.Pool{New: func() any {
+	w := &waitingAck{c: make(chan error, 1), timer: time.NewTimer(time.Hour)}
+	w.timer.Stop()
+	return w
+}}
 
 // failure says that of the generations below before, nothing at or above at was stored. That is all of them and not
 // just the last one: a second failure before the log is open again may lose more than the first one did.
@@ -116,24 +122,34 @@ func (g *progress) outcome(a *Ack) (bool, error) {
 	return g.err != nil, g.err
 }
 
-func (g *progress) wait(ctx context.Context, a *Ack) error {
+func (g *progress) wait(ctx context.Context, a *Ack, deadline time.Time) error {
 	g.mu.Lock()
 	if done, err := g.outcome(a); done {
 		g.mu.Unlock()
 		return err
 	}
 	w := waitingAcks.Get().(*waitingAck)
-	defer func() {
-		w.ack = nil
-		waitingAcks.Put(w)
-	}()
 	w.ack, w.at = a, len(g.waiting)
 	g.waiting = append(g.waiting, w)
 	g.mu.Unlock()
+	err := g.await(ctx, w, deadline)
+	w.ack = nil
+	waitingAcks.Put(w)
+	return err
+}
+
+func (g *progress) await(ctx context.Context, w *waitingAck, deadline time.Time) error {
+	if !deadline.IsZero() {
+		w.timer.Reset(time.Until(deadline))
+		defer w.timer.Stop()
+	}
+	late := context.DeadlineExceeded
 	select {
 	case err := <-w.c:
 		return err
+	case <-w.timer.C:
 	case <-ctx.Done():
+		late = context.Cause(ctx)
 	}
 	g.mu.Lock()
 	waits := w.at >= 0
@@ -142,7 +158,7 @@ func (g *progress) wait(ctx context.Context, a *Ack) error {
 	}
 	g.mu.Unlock()
 	if waits {
-		return context.Cause(ctx)
+		return late
 	}
 	return <-w.c
 }

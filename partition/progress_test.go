@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,9 @@ func TestProgressWakesWhomItConcerns(t *testing.T) {
 		if i%3 == 2 {
 			ctx = gone
 		}
-		go func() { got[i] <- g.wait(ctx, &Ack{end: uint64(i + 1), gen: 1, onWrite: i%3 == 1}) }()
+		go func() {
+			got[i] <- g.wait(ctx, &Ack{end: uint64(i + 1), gen: 1, onWrite: i%3 == 1}, time.Now().Add(time.Hour))
+		}()
 	}
 	left := func(want int) {
 		t.Helper()
@@ -35,6 +38,8 @@ func TestProgressWakesWhomItConcerns(t *testing.T) {
 	}
 	left(n)
 
+	require.ErrorIs(t, g.wait(t.Context(), &Ack{end: 5, gen: 1}, time.Now().Add(-time.Second)), context.DeadlineExceeded)
+	left(n)
 	g.advance(20, 10)
 	left(n - 10 - 4)
 	for i := range 20 {
@@ -53,6 +58,6 @@ func TestProgressWakesWhomItConcerns(t *testing.T) {
 	g.end(ErrClosing)
 	require.ErrorIs(t, <-got[24], ErrClosing)
 	left(0)
-	require.NoError(t, g.wait(t.Context(), &Ack{end: 10, gen: 1}))
-	require.ErrorIs(t, g.wait(t.Context(), &Ack{end: 11, gen: 3}), ErrClosing)
+	require.NoError(t, g.wait(t.Context(), &Ack{end: 10, gen: 1}, time.Time{}))
+	require.ErrorIs(t, g.wait(t.Context(), &Ack{end: 11, gen: 3}, time.Time{}), ErrClosing)
 }
