@@ -68,6 +68,9 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 	p.epochs, p.headVersion, p.headKnown, p.extents, p.archived = m.Epochs, m.HeadVersion, m.HeadKnown, m.Extents, m.Archived
 	// Behind the checkpoint there may be batches that the bucket has already, and that aren't to be left out as known.
 	p.next, p.local, p.startSaved = m.Next, m.Local, m.Start
+	if m.Start > m.HeadStart {
+		p.startSaved = m.HeadStart // the note may have failed: prepare writes it (again) before anybody sees the start
+	}
 	p.stored, p.jump, p.async, p.asyncSaved, p.rebooted = p.next, m.Jump, m.Async, m.Async, m.Rebooted
 	p.jumpFrom, p.headStart = m.JumpFrom, m.HeadStart
 	s.parts[id] = p

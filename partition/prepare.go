@@ -43,6 +43,9 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 		p.fail(reason, ErrCorrupt)
 		return nil
 	}
+	if err := p.noteStart(ctx, p.Offsets().Start); err != nil {
+		return err
+	}
 	if err := p.recount(); err != nil {
 		return err
 	}

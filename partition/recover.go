@@ -140,7 +140,7 @@ func (r *recovery) epochStart(f *segment.Frame) {
 	p := r.s.ensure(f.ID, "")
 	p.setTopic(topicName(&f.Header))
 	p.start = max(p.start, startOffset(&f.Header))
-	p.startSaved = max(p.startSaved, p.start)
+	p.startSaved = max(p.startSaved, startOffset(&f.Header))
 	if f.Flags&flagVoid != 0 {
 		r.voidTo[f.ID] = f.BaseOffset
 	}
