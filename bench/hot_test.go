@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -102,14 +101,14 @@ func benchHot(b *testing.B, size int) {
 				for ; off < hotBytes && n+step <= max(perFetch, step); n, off = n+step, off+step {
 					vec = append(vec, bare[off:min(off+step, hotBytes)])
 				}
-				sent, err := vec.WriteTo(conn)
+				sent, err := vec.WriteTo(conn.Conn) // a bare TCP connection: else it isn't one writev
 				require.NoError(b, err)
 				conn.sent += sent
 			}
 			conn.drain(b)
 		}, func() {
 			for at := int64(0); at < end; {
-				next, sent := fetchTo(b, p, at, conn)
+				next, sent := fetchTo(b, p, at, conn.Conn)
 				conn.sent += sent
 				at = next
 			}
@@ -120,7 +119,7 @@ func benchHot(b *testing.B, size int) {
 }
 
 // fetchTo answers a fetch of up to perFetch bytes as the broker does.
-func fetchTo(b *testing.B, p *partition.Partition, at int64, w io.Writer) (next, sent int64) {
+func fetchTo(b *testing.B, p *partition.Partition, at int64, w net.Conn) (next, sent int64) {
 	got, err := p.Read(b.Context(), partition.ReadRequest{Offset: at, MaxBytes: perFetch, AtLeastOne: true})
 	require.NoError(b, err)
 	defer got.Release()

@@ -26,7 +26,7 @@ import (
 
 type options struct {
 	start, bootstrap, admin, dir, mode string
-	asJSON                             bool
+	asJSON, fill                       bool
 	drive.Options
 }
 
@@ -53,6 +53,7 @@ func main() {
 	flag.DurationVar(&o.Warm, "warm", o.Warm, "time before the measurement")
 	flag.DurationVar(&o.Run, "run", o.Run, "time of the measurement")
 	flag.StringVar(&o.Profile, "profile", "", "write CPU profiles of the measurement to FILE.produce and FILE.consume (a started broker serves them)")
+	flag.BoolVar(&o.fill, "fill", false, "fill free memory with page cache first, as it is on a machine that has been up for a while")
 	flag.BoolVar(&o.asJSON, "json", false, "one JSON object per phase")
 	flag.Parse()
 	if err := run(context.Background(), &o, flag.Args()); err != nil {
@@ -62,6 +63,13 @@ func main() {
 }
 
 func run(ctx context.Context, o *options, args []string) (err error) {
+	var ballast process.Ballast
+	defer func() { err = errors.Join(err, ballast.Close()) }()
+	if o.fill {
+		if err := ballast.Fill(os.TempDir()); err != nil {
+			return err
+		}
+	}
 	b, stop, err := broker(ctx, o, args)
 	if err != nil {
 		return err
