@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf16"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
@@ -36,6 +35,8 @@ type coordinator struct {
 	b      *Broker
 	create chan struct{} // a semaphore: one creation of the topic at a time
 	topics atomic.Pointer[topicView]
+	// options are the settings of groups as the image in topics, or a later one, has them.
+	options atomic.Pointer[group.Options]
 
 	mu      sync.Mutex
 	topic   frame.TopicID // that journal was made for
@@ -48,7 +49,9 @@ type coordinator struct {
 
 func newCoordinator(b *Broker) *coordinator {
 	g := &coordinator{b: b, create: make(chan struct{}, 1)}
-	g.topics.Store(&topicView{b.o.Cluster.Image()})
+	img := b.o.Cluster.Image()
+	g.topics.Store(&topicView{img})
+	g.options.Store(ptr(groupOptions(img.BrokerDefaults())))
 	return g
 }
 
@@ -85,16 +88,25 @@ func (g *coordinator) see(prev, img *cluster.Image) {
 	if changed || prev == nil {
 		g.topics.Store(view)
 	}
+	altered := prev != nil && !maps.Equal(prev.BrokerDefaults(), img.BrokerDefaults())
+	if altered || prev == nil {
+		g.options.Store(ptr(groupOptions(img.BrokerDefaults())))
+	}
 	j := g.open(img)
 	if j == nil {
 		return
 	}
 	j.Sync()
-	if !changed {
+	if !changed && !altered {
 		return
 	}
 	j.Each(func(_ int32, s *groupShard, now time.Time) journal.Step {
-		s.m.SetTopics(view)
+		if altered {
+			s.m.SetOptions(now, *g.options.Load())
+		}
+		if changed {
+			s.m.SetTopics(view)
+		}
 		if len(gone) == 0 {
 			return journal.Step{}
 		}
@@ -242,30 +254,4 @@ func (g *coordinator) createTopic(ctx context.Context) (*cluster.Topic, error) {
 	}
 	g.b.awaitReady(ctx, []*cluster.Topic{t})
 	return t, nil
-}
-
-// setting returns a numeric broker setting, its default where it isn't set.
-func setting(m map[string]string, name string) int64 {
-	if n, err := strconv.ParseInt(m[name], 10, 64); err == nil {
-		return n
-	}
-	if d := cluster.BrokerConfigDef(name); d != nil {
-		if n, err := strconv.ParseInt(d.Default, 10, 64); err == nil {
-			return n
-		}
-	}
-	return 0
-}
-
-// groupOptions are the settings of groups as they are now; a shard takes them when it is loaded.
-func (g *coordinator) groupOptions() group.Options {
-	m := g.b.o.Cluster.Image().BrokerDefaults()
-	ms := func(name string) time.Duration { return time.Duration(setting(m, name)) * time.Millisecond }
-	return group.Options{
-		NewID:             uuid.NewString,
-		MinSessionTimeout: ms("group.min.session.timeout.ms"), MaxSessionTimeout: ms("group.max.session.timeout.ms"),
-		InitialRebalanceDelay: ms("group.initial.rebalance.delay.ms"), MaxSize: int(setting(m, "group.max.size")),
-		OffsetsRetention:       time.Duration(setting(m, "offsets.retention.minutes")) * time.Minute,
-		ConsumerSessionTimeout: ms("group.consumer.session.timeout.ms"), ConsumerHeartbeat: ms("group.consumer.heartbeat.interval.ms"),
-	}
 }

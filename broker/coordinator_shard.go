@@ -32,7 +32,7 @@ type groupResult struct {
 }
 
 func (g *coordinator) newShard(int32) *groupShard {
-	return &groupShard{g: g, m: group.New(g.groupOptions()), calls: map[group.Token]chan<- groupResult{}}
+	return &groupShard{g: g, m: group.New(*g.options.Load()), calls: map[group.Token]chan<- groupResult{}}
 }
 
 // Apply implements journal.Machine.
@@ -42,6 +42,7 @@ func (s *groupShard) Apply(r journal.Record) { s.m.Apply(group.Record(r)) }
 func (s *groupShard) Loaded(now time.Time) journal.Step {
 	view := s.g.topics.Load()
 	s.m.SetTopics(view)
+	s.m.SetOptions(now, *s.g.options.Load()) // they may have changed since the shard began to load
 	st := s.m.Loaded(now)
 	if gone := view.gone(); len(gone) > 0 {
 		more := s.m.TopicsDeleted(now, gone)

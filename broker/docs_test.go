@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,7 @@ func TestDocs(t *testing.T) {
 	for _, a := range apis {
 		require.Contains(t, doc, fmt.Sprintf("| %d | %s | %d-%d | %d-%d |", a.key, a.name, a.min, a.max, a.advertised, a.max))
 	}
-	for i := range cluster.TopicConfigDefs {
-		d := &cluster.TopicConfigDefs[i]
+	for _, d := range slices.Concat(cluster.TopicConfigDefs, cluster.GroupConfigDefs) {
 		value := "`" + d.Default + "`"
 		if d.Default == "" {
 			value = "(empty)"

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,12 +36,6 @@ func brokerConfigDefs() []ConfigDef {
 		{Name: DefaultReplicas, Type: TypeInt, Default: "1", ReadOnly: true, check: atLeast(1), Doc: "Replication factor reported for topics that name none. Each partition has one owner; the bucket holds the copies."},
 		{Name: DeleteTopicEnable, Type: TypeBoolean, Default: "true", ReadOnly: true, Doc: "Whether topics can be deleted."},
 		{Name: "fetch.max.bytes", Type: TypeInt, Default: "57671680", ReadOnly: true, check: atLeast(1024), Doc: "Most bytes of one fetch response."},
-		{Name: "group.consumer.heartbeat.interval.ms", Type: TypeInt, Default: "5000", ReadOnly: true, check: atLeast(1), Doc: "Heartbeat interval of consumer groups in milliseconds."},
-		{Name: "group.consumer.session.timeout.ms", Type: TypeInt, Default: "45000", ReadOnly: true, check: atLeast(1), Doc: "Session timeout of consumer groups in milliseconds."},
-		{Name: "group.initial.rebalance.delay.ms", Type: TypeInt, Default: "3000", ReadOnly: true, check: atLeast(0), Doc: "Milliseconds a new group waits for more members."},
-		{Name: "group.max.session.timeout.ms", Type: TypeInt, Default: "1800000", ReadOnly: true, check: atLeast(1), Doc: "Longest session timeout a member may ask for, in milliseconds."},
-		{Name: "group.max.size", Type: TypeInt, Default: "2147483647", ReadOnly: true, check: atLeast(1), Doc: "Most members of a group."},
-		{Name: "group.min.session.timeout.ms", Type: TypeInt, Default: "6000", ReadOnly: true, check: atLeast(0), Doc: "Shortest session timeout a member may ask for, in milliseconds."},
 		{Name: "inter.broker.protocol.version", Type: TypeString, Default: "4.1", ReadOnly: true, Doc: "Accepted for compatibility."},
 		{Name: "listeners", Type: TypeString, ReadOnly: true, Doc: "Addresses the broker listens on."},
 		{Name: "log.dir", Type: TypeString, ReadOnly: true, Doc: "Data directory."},
@@ -53,20 +48,20 @@ func brokerConfigDefs() []ConfigDef {
 		{Name: "num.io.threads", Type: TypeInt, Default: "8", ReadOnly: true, check: atLeast(1), Doc: "Accepted for compatibility."},
 		{Name: "num.network.threads", Type: TypeInt, Default: "3", ReadOnly: true, check: atLeast(1), Doc: "Accepted for compatibility."},
 		{Name: NumPartitions, Type: TypeInt, Default: "1", ReadOnly: true, check: atLeast(1), Doc: "Partitions of topics that name no number, as in auto-creation."},
-		{Name: "offsets.retention.minutes", Type: TypeInt, Default: "10080", ReadOnly: true, check: atLeast(1), Doc: "Minutes that offsets of an empty group are kept."},
 		{Name: "offsets.topic.num.partitions", Type: TypeInt, Default: "50", ReadOnly: true, check: atLeast(1), Doc: "Partitions of the topic of committed offsets."},
 		{Name: "offsets.topic.replication.factor", Type: TypeShort, Default: "1", ReadOnly: true, check: atLeast(1), Doc: "Accepted for compatibility."},
 		{Name: "process.roles", Type: TypeList, Default: "broker,controller", ReadOnly: true, Doc: "Roles of this process."},
 		{Name: "producer.id.expiration.ms", Type: TypeInt, Default: "86400000", check: atLeast(1), Doc: "Milliseconds after which the state of an idle idempotent producer is dropped."},
 		{Name: "replica.fetch.max.bytes", Type: TypeInt, Default: "1048576", ReadOnly: true, check: atLeast(0), Doc: "Accepted for compatibility."},
 		{Name: "replica.lag.time.max.ms", Type: TypeLong, Default: "30000", ReadOnly: true, Doc: "Accepted for compatibility."},
+		{Name: "sasl.kerberos.min.time.before.relogin", Type: TypeLong, Default: "60000", Doc: "Accepted for compatibility: there is no Kerberos."},
 		{Name: "socket.request.max.bytes", Type: TypeInt, Default: "104857600", ReadOnly: true, check: atLeast(1), Doc: "Largest request in bytes."},
 		{Name: "transaction.max.timeout.ms", Type: TypeInt, Default: "900000", ReadOnly: true, check: atLeast(1), Doc: "Longest transaction timeout a producer may ask for, in milliseconds."},
 		{Name: "transaction.state.log.num.partitions", Type: TypeInt, Default: "50", ReadOnly: true, check: atLeast(1), Doc: "Partitions of the topic of transactions."},
 		{Name: "transaction.state.log.replication.factor", Type: TypeShort, Default: "1", ReadOnly: true, check: atLeast(1), Doc: "Accepted for compatibility."},
 		{Name: "transactional.id.expiration.ms", Type: TypeInt, Default: "604800000", ReadOnly: true, check: atLeast(1), Doc: "Milliseconds after which an unused transactional id is dropped."},
 	}
-	return append(defs, derivedBrokerDefs()...)
+	return slices.Concat(defs, GroupConfigDefs, derivedBrokerDefs())
 }
 
 // derivedBrokerDefs are the broker settings behind topic settings; they are

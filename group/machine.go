@@ -51,6 +51,22 @@ func (m *Machine) SetTopics(t Topics) {
 	m.topicsVersion++
 }
 
+// SetOptions takes new settings; o.NewID nil keeps the one there is. They hold from the next call on: members that are beyond
+// a lowered limit stay, sessions end as they were agreed until the member's next sign of life. The next search for expired
+// offsets comes after the new interval.
+func (m *Machine) SetOptions(now time.Time, o Options) {
+	if o.NewID == nil {
+		o.NewID = m.opts.NewID
+	}
+	o.setDefaults()
+	check := o.OffsetsRetentionCheck != m.opts.OffsetsRetentionCheck
+	m.opts = o
+	if expiry := (timerKey{kind: timerExpiry}); check && len(m.sweep) == 0 && m.timers.has(expiry) {
+		m.begin(now)
+		m.timers.set(m.now.mono+o.OffsetsRetentionCheck.Milliseconds(), expiry)
+	}
+}
+
 // Loaded ends the replay: sessions of all members start now.
 func (m *Machine) Loaded(now time.Time) Step {
 	m.begin(now)

@@ -49,6 +49,8 @@ func (t *timers) set(at int64, k timerKey) {
 	heap.Push(&t.queue, e)
 }
 
+func (t *timers) has(k timerKey) bool { return t.byKey[k] != nil }
+
 func (t *timers) cancel(k timerKey) {
 	if e := t.byKey[k]; e != nil {
 		delete(t.byKey, k)
