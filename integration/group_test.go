@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -197,54 +196,6 @@ func TestGroupRebalances(t *testing.T) {
 			}
 			t.Logf("%d records", sent)
 		})
-	}
-}
-
-// TestCommitSurvivesKill: an acknowledged commit is there after kill -9, every time.
-func TestCommitSurvivesKill(t *testing.T) {
-	n := groupNode(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	for round := range 20 {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(n.kafka))
-		require.NoError(t, err)
-		adm := kadm.NewClient(cl)
-		at := int64(0)
-		for i := range 1 + round%5 {
-			at = int64(1000*round + i)
-			var os kadm.Offsets
-			for p := range int32(groupPartitions) {
-				os.AddOffset("work", p, at+int64(p), -1)
-			}
-			for {
-				resp, err := adm.CommitOffsets(ctx, "keeper", os)
-				if err == nil {
-					err = resp.Error()
-				}
-				if err == nil {
-					break
-				}
-				require.True(t, kerr.IsRetriable(err), "%v", err)
-			}
-		}
-		n.kill() // right behind the acknowledgement
-		cl.Close()
-		n.start()
-		cl, err = kgo.NewClient(kgo.SeedBrokers(n.kafka))
-		require.NoError(t, err)
-		var got kadm.OffsetResponses
-		for {
-			if got, err = kadm.NewClient(cl).FetchOffsets(ctx, "keeper"); err == nil {
-				break
-			}
-			require.True(t, kerr.IsRetriable(err), "%v", err)
-		}
-		for p := range int32(groupPartitions) {
-			o, ok := got.Lookup("work", p)
-			require.True(t, ok, "round %d, partition %d", round, p)
-			require.Equal(t, at+int64(p), o.At, "round %d, partition %d", round, p)
-		}
-		cl.Close()
 	}
 }
 

@@ -143,6 +143,11 @@ func (n *node) report(r partition.Recovery) {
 		zap.Bool("index_rebuilt", r.Rebuilt), zap.Bool("machine_restarted", r.Rebooted))
 }
 
+const (
+	leaseMargin = 5 * time.Second        // beyond the lease of another run, until it counts as alive
+	leaseRetry  = 250 * time.Millisecond // between two tries to register
+)
+
 // register takes a lease and, for a broker, makes it known.
 func (n *node) register(ctx context.Context) error {
 	c := n.d.config
@@ -151,14 +156,30 @@ func (n *node) register(ctx context.Context) error {
 		n.session, err = n.d.cluster.NewSession(ctx, c.LeaseTTL)
 		return err
 	}
-	n.session, err = n.d.cluster.Register(ctx, cluster.Broker{
+	b := cluster.Broker{
 		ID: c.BrokerID, Incarnation: n.incarnation, Identity: n.d.dir.identity.DirectoryID, Host: n.d.host, Port: n.d.port,
 		AdminURL: n.d.adminURL, Rack: c.Rack, Labels: c.Labels, Roles: c.Roles, Version: version, StartedAt: nowMs(),
-	}, c.LeaseTTL)
-	if errors.Is(err, cluster.ErrBrokerIDInUse) {
-		return mistake("can't join the cluster: %w", err)
 	}
-	return err
+	// A broker that comes back with an empty disk is another to the cluster until its last run's lease has ended. An
+	// etcd in this process renews that lease when it starts, so ending here and starting again would go on for ever.
+	patience := time.NewTimer(c.LeaseTTL + leaseMargin)
+	defer patience.Stop()
+	for waiting := false; ; waiting = true {
+		n.session, err = n.d.cluster.Register(ctx, b, c.LeaseTTL)
+		if !errors.Is(err, cluster.ErrBrokerIDInUse) {
+			return err
+		}
+		if !waiting {
+			n.d.log.Warn("another broker has this id, or this one had it and lost its data directory: waiting for its lease to end", zap.Error(err))
+		}
+		select {
+		case <-patience.C:
+			return mistake("can't join the cluster: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(leaseRetry):
+		}
+	}
 }
 
 // follow hands every image to the partitions.
