@@ -235,7 +235,9 @@ func applyChanges(s *shard, list []Change) (changed int, lost []frame.PartitionI
 			lost = append(lost, ch.ID)
 		case !ch.Remove && e.Assignment == ch.New:
 			// made already
-		case !ch.Exists || !sameOwnership(&e.Assignment, &ch.Old):
+		case !ch.Exists || e.Assignment != ch.Old:
+			// Also Safe and Warm: the owner or the target has changed them meanwhile, and
+			// what was planned without them must neither be made nor undo them.
 			lost = append(lost, ch.ID)
 		case ch.Remove:
 			removed[ch.ID] = true
@@ -255,8 +257,4 @@ func applyChanges(s *shard, list []Change) (changed int, lost []frame.PartitionI
 		s.rebuild(all)
 	}
 	return changed, lost
-}
-
-func sameOwnership(a, b *Assignment) bool {
-	return a.Owner == b.Owner && a.OwnerIncarnation == b.OwnerIncarnation && a.Epoch == b.Epoch && a.State == b.State
 }

@@ -238,7 +238,7 @@ func TestProcessSettings(t *testing.T) {
 
 func TestOwnerMoves(t *testing.T) {
 	for s := range numStates {
-		require.False(t, OwnerMay(s, Starting), "only the controller starts")
+		require.Equal(t, s == Draining, OwnerMay(s, Starting), "only a hand-over starts besides the controller")
 		require.NotEqual(t, "Invalid", s.String())
 		exits := 0
 		for to := range numStates {

@@ -27,8 +27,9 @@
 //     and not the size of the cluster.
 //  2. An Image contains whole etcd revisions only, and its revision never falls.
 //  3. A partition's epoch never falls. It rises by one at every Starting, which
-//     only the controller writes. Every other change is written by the owner and
-//     compares owner, incarnation, epoch and state first.
+//     the controller writes, or the owner when it hands over to the target of a
+//     planned move. Every change of the owner compares owner, incarnation, epoch and
+//     state first; every change of the controller the whole assignment it was planned on.
 //  4. Every transaction of the controller compares the create revision of its
 //     election key: a controller that lost its term changes nothing.
 //  5. A topic name belongs to one topic until that topic is deleted and every
@@ -46,6 +47,25 @@
 // Failed, and Deleted once the head of a partition of a deleted topic is a
 // tombstone. The controller takes Failed back to Starting after a back-off and
 // removes Deleted ones.
+//
+// A planned move, each step one transaction, each compared with all before it:
+//
+//	controller: Target = t            (state, owner and epoch stay)
+//	target t:   Warm                  (MarkWarm, having loaded head and index)
+//	owner:      Writing -> Draining   (when Warm, or after a short wait)
+//	owner:      Draining -> Starting  (HandOver: t owns it under the next epoch)
+//
+// Where it can stop, and who goes on:
+//
+//   - the target dies: the controller clears Target, the owner sees that and goes
+//     from Draining back to Writing; after a hand-over it is a dead owner as any other.
+//   - the owner dies: the controller starts the partition at another broker when it
+//     is Safe, at once and at the target first, and waits for the broker otherwise.
+//   - the owner never drains or never hands over: the controller clears Target when
+//     its time (TargetSince) is over.
+//   - the controller dies: the next one finds all of this in the image.
+//   - the answer of a hand-over is lost: its retry finds the epoch and owner it
+//     asked for and counts as made.
 //
 // # Concurrency
 //

@@ -13,7 +13,7 @@ import (
 // Bounds of one shard value. They are far above what is written and keep a
 // damaged or hostile value from costing more than its own size.
 const (
-	shardVersion       = 1
+	shardVersion       = 2
 	maxShardBytes      = 1 << 20
 	maxShardPartitions = 4 * ShardPartitions
 	maxIncarnation     = 64
@@ -23,10 +23,14 @@ const (
 // Flags of an entry; the low three bits hold the state.
 const (
 	entryState     = 0x07
-	entryTarget    = 0x08 // a target broker follows
+	entryTarget    = 0x08 // a target broker follows, and since when
 	entryFailure   = 0x10 // count, time and reason of a failure follow
+	entrySafe      = 0x20 // Assignment.Safe
+	entryWarm      = 0x40 // Assignment.Warm; only with a target
 	entryExtension = 0x80 // bytes of a later version follow; kept as they are
-	entryKnown     = entryState | entryTarget | entryFailure | entryExtension
+
+	// entryOf1 are the flags of version 1, whose targets have no time.
+	entryOf1 = entryState | entryTarget | entryFailure | entryExtension
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -168,6 +172,12 @@ func appendEntry(b []byte, e *entry, names map[string]uint64) []byte {
 	if e.Failures != 0 {
 		flags |= entryFailure
 	}
+	if e.Safe {
+		flags |= entrySafe
+	}
+	if e.Warm && e.Target != NoBroker {
+		flags |= entryWarm
+	}
 	if len(e.ext) > 0 {
 		flags |= entryExtension
 	}
@@ -178,6 +188,7 @@ func appendEntry(b []byte, e *entry, names map[string]uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(int64(e.Epoch)+1))
 	if flags&entryTarget != 0 {
 		b = binary.AppendUvarint(b, uint64(int64(e.Target)+1))
+		b = binary.AppendUvarint(b, uint64(max(e.TargetSince, 0)))
 	}
 	if flags&entryFailure != 0 {
 		b = binary.AppendUvarint(b, uint64(e.Failures))
@@ -199,14 +210,14 @@ func decodeShard(number uint32, revision int64, value []byte) (*shard, error) {
 	if len(value) < 7 {
 		return nil, fmt.Errorf("%d bytes are too few", len(value))
 	}
-	if value[0] != shardVersion {
+	if value[0] < 1 || value[0] > shardVersion {
 		return nil, fmt.Errorf("version %d is unknown", value[0])
 	}
 	body, sum := value[:len(value)-4], binary.LittleEndian.Uint32(value[len(value)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, fmt.Errorf("checksum does not match")
 	}
-	d := decoder{b: body[1:]}
+	d := decoder{b: body[1:], version: value[0]}
 	s := &shard{number: number, revision: revision}
 	d.names(len(body))
 	total := 0
@@ -238,9 +249,10 @@ func ordered(a, b *run) bool {
 
 // decoder reads bounded fields; after the first fault every call returns zero.
 type decoder struct {
-	b     []byte
-	table []string
-	err   error
+	b       []byte
+	version byte
+	table   []string
+	err     error
 }
 
 func (d *decoder) fail(format string, args ...any) {
@@ -313,17 +325,24 @@ func (d *decoder) entry() entry {
 		return e
 	}
 	f := flags[0]
-	if f&^entryKnown != 0 || f&entryState >= byte(numStates) {
+	bad := d.version == 1 && f&^entryOf1 != 0 || f&entryWarm != 0 && f&entryTarget == 0
+	if bad || f&entryState >= byte(numStates) {
 		d.fail("bad entry flags %#x", f)
 		return e
 	}
 	const most = 1 << 31 // -1 and every int32 from 0
-	e.State = State(f & entryState)
+	e.State, e.Safe, e.Warm = State(f&entryState), f&entrySafe != 0, f&entryWarm != 0
 	e.Owner = int32(int64(d.uvarint(most, "owner")) - 1)
 	e.OwnerIncarnation = d.name()
 	e.Epoch = int32(int64(d.uvarint(most, "epoch")) - 1)
 	if f&entryTarget != 0 {
 		e.Target = int32(int64(d.uvarint(most, "target")) - 1)
+		if d.version > 1 {
+			e.TargetSince = int64(d.uvarint(1<<62, "time of the target"))
+		}
+		if e.Target == NoBroker {
+			d.fail("a target that is none")
+		}
 	}
 	if f&entryFailure != 0 {
 		if e.Failures = int32(d.uvarint(most-1, "failure count")); e.Failures == 0 {

@@ -30,24 +30,43 @@ func hexExample(t testing.TB, path string) []byte {
 	return out
 }
 
-func TestShardExampleOfTheDocument(t *testing.T) {
-	raw := hexExample(t, "../docs/format/etcd.md")
-	s, err := decodeShard(1, 2, raw)
-	require.NoError(t, err)
-	require.Equal(t, raw, s.encode())
+func TestShardExamples(t *testing.T) {
 	topic, err := frame.ParseTopicID("AAECAwQFBgcICQoLDA0ODw")
 	require.NoError(t, err)
-	for p, want := range map[int32]Assignment{
-		0: {Owner: 1, OwnerIncarnation: "r7", Epoch: 4, State: Writing, Target: NoBroker},
-		1: {Owner: 2, OwnerIncarnation: "r9", State: Failed, Target: NoBroker, Failures: 2, FailedAt: 1767225600000, Reason: "no head"},
-		2: {Owner: 1, OwnerIncarnation: "r7", Epoch: 4, State: Draining, Target: 2},
-		9: {Owner: NoBroker, Epoch: NoEpoch, State: Unassigned, Target: NoBroker},
-	} {
-		require.Equal(t, want, s.find(frame.PartitionID{Topic: topic, Partition: p}).Assignment)
+	read := func(path string) (raw []byte, s *shard) {
+		raw = hexExample(t, path)
+		s, err := decodeShard(1, 2, raw)
+		require.NoError(t, err)
+		return raw, s
 	}
-	require.Nil(t, s.find(frame.PartitionID{Topic: topic, Partition: 3}))
-	require.Nil(t, s.find(frame.PartitionID{Topic: topic, Partition: 10}))
-	require.Nil(t, s.find(frame.PartitionID{}))
+	want := map[int32]Assignment{
+		0: {Owner: 1, OwnerIncarnation: "r7", Epoch: 4, State: Writing, Target: NoBroker, Safe: true},
+		1: {Owner: 2, OwnerIncarnation: "r9", State: Failed, Target: NoBroker, Failures: 2, FailedAt: 1767225600000, Reason: "no head"},
+		2: {Owner: 1, OwnerIncarnation: "r7", Epoch: 4, State: Draining, Target: 2, TargetSince: 1767225600005, Safe: true, Warm: true},
+		9: {Owner: NoBroker, Epoch: NoEpoch, State: Unassigned, Target: NoBroker},
+	}
+	check := func(s *shard) {
+		for p, want := range want {
+			require.Equal(t, want, s.find(frame.PartitionID{Topic: topic, Partition: p}).Assignment)
+		}
+		require.Nil(t, s.find(frame.PartitionID{Topic: topic, Partition: 3}))
+		require.Nil(t, s.find(frame.PartitionID{Topic: topic, Partition: 10}))
+		require.Nil(t, s.find(frame.PartitionID{}))
+	}
+	raw, s := read("../docs/format/etcd.md")
+	require.Equal(t, raw, s.encode())
+	check(s)
+	_, s = read("testdata/shard-v1.md")
+	for p, a := range want {
+		a.Safe, a.Warm, a.TargetSince = false, false, 0
+		want[p] = a
+	}
+	check(s)
+
+	old := hexExample(t, "testdata/shard-v1.md")
+	old[0x1a] |= entrySafe // the first entry's flags
+	_, err = decodeShard(1, 2, appendSum(old[:len(old)-4]))
+	require.Error(t, err, "version 1 has no such flag")
 }
 
 func drawAssignment(t *rapid.T) entry {
@@ -57,7 +76,12 @@ func drawAssignment(t *rapid.T) entry {
 		Epoch:            rapid.Int32Min(-1).Draw(t, "epoch"),
 		State:            State(rapid.IntRange(0, int(numStates)-1).Draw(t, "state")),
 		Target:           rapid.SampledFrom([]int32{NoBroker, 0, 7}).Draw(t, "target"),
+		Safe:             rapid.Bool().Draw(t, "safe"),
 	}}
+	if e.Target != NoBroker {
+		e.TargetSince = rapid.Int64Range(0, 1<<60).Draw(t, "since")
+		e.Warm = rapid.Bool().Draw(t, "warm")
+	}
 	if rapid.Bool().Draw(t, "failed") {
 		e.Failures = rapid.Int32Range(1, 1<<31-1).Draw(t, "failures")
 		e.FailedAt = rapid.Int64Range(0, 1<<60).Draw(t, "at")
@@ -109,6 +133,7 @@ func TestFullShardIsSmall(t *testing.T) {
 
 func FuzzDecodeShard(f *testing.F) {
 	f.Add(hexExample(f, "../docs/format/etcd.md"))
+	f.Add(hexExample(f, "testdata/shard-v1.md"))
 	f.Add((&shard{}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := decodeShard(0, 0, b)

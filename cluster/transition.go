@@ -19,8 +19,14 @@ type shardQueues struct {
 	m  map[uint32][]*moveCall // present while a goroutine works on the shard
 }
 
+// move changes one entry of a private copy of a shard.
+type move interface {
+	partition() frame.PartitionID
+	apply(*entry) moveResult
+}
+
 type moveCall struct {
-	moves    []Transition
+	moves    []move
 	lost     []frame.PartitionID
 	revision int64
 	err      error
@@ -33,26 +39,64 @@ type moveCall struct {
 // made, so a call may be repeated. Changes of one partition in one call are made
 // in their order.
 func (c *Client) Transition(ctx context.Context, ts []Transition) error {
-	img := c.Image()
-	groups := map[uint32][]Transition{}
-	var lost []frame.PartitionID
-	for _, t := range ts {
-		if !OwnerMay(t.From, t.To) {
-			return fmt.Errorf("transition of %s from %s to %s: not an owner's", t.ID, t.From, t.To)
+	moves := make([]move, len(ts))
+	for i := range ts {
+		if err := ts[i].check(); err != nil {
+			return err
 		}
-		n, ok := img.shardOf(t.ID)
+		moves[i] = &ts[i]
+	}
+	lost, err := c.move(ctx, moves)
+	if err != nil {
+		return err
+	}
+	return fenced(lost)
+}
+
+// MarkWarm says that a broker has loaded what it needs of partitions that move to
+// it. Those whose owner, epoch or target is another by now are passed over.
+func (c *Client) MarkWarm(ctx context.Context, target int32, ws []Warmed) error {
+	moves := make([]move, len(ws))
+	for i := range ws {
+		moves[i] = warmMove{&ws[i], target}
+	}
+	_, err := c.move(ctx, moves)
+	return err
+}
+
+// check refuses what no owner may ask for.
+func (t *Transition) check() error {
+	switch {
+	case t.From == t.To && t.Safe != nil && (t.To == Recovering || t.To == Writing || t.To == Draining):
+		return nil
+	case !OwnerMay(t.From, t.To), t.HandOver != (t.To == Starting):
+		return fmt.Errorf("transition of %s from %s to %s: not an owner's", t.ID, t.From, t.To)
+	case t.HandOver && (t.NewOwner < 0 || t.NewIncarnation == "" || len(t.NewIncarnation) > maxIncarnation):
+		return fmt.Errorf("hand-over of %s to broker %d, incarnation of %d bytes", t.ID, t.NewOwner, len(t.NewIncarnation))
+	}
+	return nil
+}
+
+// move makes changes of single partitions through the queues of their shards. It
+// returns those that lost.
+func (c *Client) move(ctx context.Context, moves []move) ([]frame.PartitionID, error) {
+	img := c.Image()
+	groups := map[uint32][]move{}
+	var lost []frame.PartitionID
+	for _, m := range moves {
+		n, ok := img.shardOf(m.partition())
 		if !ok {
-			lost = append(lost, t.ID)
+			lost = append(lost, m.partition())
 			continue
 		}
-		groups[n] = append(groups[n], t)
+		groups[n] = append(groups[n], m)
 	}
 	calls := make([]*moveCall, 0, len(groups))
 	for n, moves := range groups {
 		call := &moveCall{moves: moves, done: make(chan struct{})}
 		calls = append(calls, call)
 		if err := c.enqueue(n, call); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	var err error
@@ -63,14 +107,11 @@ func (c *Client) Transition(ctx context.Context, ts []Transition) error {
 			lost, revision = append(lost, call.lost...), max(revision, call.revision)
 			err = errors.Join(err, call.err)
 		case <-ctx.Done():
-			return fmt.Errorf("%w: transition: %w", ErrUnavailable, ctx.Err())
+			return nil, fmt.Errorf("%w: transition: %w", ErrUnavailable, ctx.Err())
 		}
 	}
 	c.seen(ctx, revision)
-	if err != nil {
-		return err
-	}
-	return fenced(lost)
+	return lost, err
 }
 
 func fenced(lost []frame.PartitionID) error {
@@ -128,11 +169,15 @@ func (c *Client) moveShard(n uint32, calls []*moveCall) {
 		for _, call := range calls {
 			call.lost = nil // this may be the second attempt
 			for i := range call.moves {
-				switch applyMove(s, &call.moves[i]) {
+				e, r := s.find(call.moves[i].partition()), moveLost
+				if e != nil {
+					r = call.moves[i].apply(e)
+				}
+				switch r {
 				case moveMade:
 					changed++
 				case moveLost:
-					call.lost = append(call.lost, call.moves[i].ID)
+					call.lost = append(call.lost, call.moves[i].partition())
 				case moveKnown:
 				}
 			}
@@ -154,10 +199,14 @@ const (
 	moveLost
 )
 
-// applyMove makes one transition in a private copy of a shard.
-func applyMove(s *shard, t *Transition) moveResult {
-	e := s.find(t.ID)
-	if e == nil || e.Epoch != t.Epoch {
+func (t *Transition) partition() frame.PartitionID { return t.ID }
+
+// apply makes one transition.
+func (t *Transition) apply(e *entry) moveResult {
+	if t.HandOver && e.Epoch == t.Epoch+1 && e.Owner == t.NewOwner && e.OwnerIncarnation == t.NewIncarnation {
+		return moveKnown // the new owner may be further on already
+	}
+	if e.Epoch != t.Epoch {
 		return moveLost
 	}
 	released := t.To == Unassigned && e.State == Unassigned && e.Owner == NoBroker
@@ -168,12 +217,25 @@ func applyMove(s *shard, t *Transition) moveResult {
 		return moveLost
 	}
 	if e.State == t.To {
-		return moveKnown
+		if t.Safe == nil || *t.Safe == e.Safe {
+			return moveKnown
+		}
+		e.Safe = *t.Safe // the state was reached by an attempt whose answer was lost, or is kept
+		return moveMade
 	}
-	if e.State != t.From {
+	if e.State != t.From || t.HandOver && e.Target != t.NewOwner {
 		return moveLost
 	}
+	t.enter(e)
+	return moveMade
+}
+
+// enter changes the state of an entry that is what the transition expects.
+func (t *Transition) enter(e *entry) {
 	e.State = t.To
+	if t.Safe != nil {
+		e.Safe = *t.Safe
+	}
 	switch t.To {
 	case Writing:
 		e.Failures, e.FailedAt, e.Reason = 0, 0, ""
@@ -182,8 +244,30 @@ func applyMove(s *shard, t *Transition) moveResult {
 		e.Reason = cutReason(t.Reason)
 	case Unassigned:
 		e.Owner, e.OwnerIncarnation = NoBroker, ""
-	case Starting, Recovering, Draining, Deleted:
+		e.Warm = false
+	case Starting:
+		e.Owner, e.OwnerIncarnation, e.Epoch = t.NewOwner, t.NewIncarnation, t.Epoch+1
+		e.Target, e.TargetSince, e.Warm = NoBroker, 0, false
+	case Recovering, Draining, Deleted:
 	}
+}
+
+// warmMove sets Warm for a target.
+type warmMove struct {
+	*Warmed
+	target int32
+}
+
+func (w warmMove) partition() frame.PartitionID { return w.ID }
+
+func (w warmMove) apply(e *entry) moveResult {
+	switch {
+	case e.Epoch != w.Epoch, e.Owner != w.Owner, e.OwnerIncarnation != w.OwnerIncarnation, e.Target != w.target, w.target == NoBroker:
+		return moveLost
+	case e.Warm:
+		return moveKnown
+	}
+	e.Warm = true
 	return moveMade
 }
 

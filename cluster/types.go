@@ -47,16 +47,17 @@ func (s State) String() string {
 }
 
 // ownerMoves lists what the owner of a partition may write. Everything else is
-// the controller's (Starting, and the removal of Deleted ones).
+// the controller's (Starting but for a hand-over, and the removal of Deleted ones).
 var ownerMoves = [numStates][]State{
 	Starting:   {Recovering, Writing, Failed, Unassigned, Deleted},
 	Recovering: {Writing, Failed, Unassigned, Deleted},
 	Writing:    {Draining, Failed, Deleted},
-	Draining:   {Unassigned, Writing, Failed, Deleted},
+	Draining:   {Unassigned, Writing, Failed, Deleted, Starting},
 	Failed:     {Unassigned, Deleted},
 }
 
 // OwnerMay reports whether the owner may take a partition from one state to another.
+// Starting is reached from Draining only, by Transition.HandOver.
 func OwnerMay(from, to State) bool {
 	return from < numStates && slices.Contains(ownerMoves[from], to)
 }
@@ -67,10 +68,19 @@ type Assignment struct {
 	OwnerIncarnation string // the run of the owner this was written for
 	Epoch            int32  // number of the ownership, NoEpoch before the first
 	State            State
-	Target           int32  // broker a planned move goes to, NoBroker otherwise
-	Failures         int32  // consecutive failures since it was last Writing
-	FailedAt         int64  // ms since 1970 of the last failure, for the back-off only
-	Reason           string // why it failed, for operators; at most MaxReason bytes
+	Target           int32 // broker a planned move goes to, NoBroker otherwise
+	TargetSince      int64 // ms since 1970 when Target was chosen, 0 without one
+	// Safe: everything of this partition that was acknowledged or visible is in the
+	// bucket (data objects, or a WAL stream that its head names), so that another
+	// broker may take it over when the owner's lease has ended. Set and cleared by the
+	// owner only; a new owner inherits it.
+	Safe bool
+	// Warm: the target has loaded what it needs and the owner may drain now. Written
+	// by the target only (MarkWarm), cleared by every change of owner or target.
+	Warm     bool
+	Failures int32  // consecutive failures since it was last Writing
+	FailedAt int64  // ms since 1970 of the last failure, for the back-off only
+	Reason   string // why it failed, for operators; at most MaxReason bytes
 }
 
 // MaxReason bounds Assignment.Reason; longer texts are cut.
@@ -149,19 +159,35 @@ type TopicSpec struct {
 	Internal   bool
 }
 
-// Transition is a change of state that the owner of a partition asks for.
+// Transition is a change that the owner of a partition asks for: of its state, of
+// Safe, or both.
 type Transition struct {
 	ID               frame.PartitionID
 	Owner            int32
 	OwnerIncarnation string
 	Epoch            int32
-	From, To         State
+	From, To         State  // equal when only Safe changes
 	Reason           string // for Failed
 	At               int64  // ms since 1970, for Failed
+	Safe             *bool  // nil: unchanged
+	// HandOver: from Draining to Starting under Epoch+1, at the broker that is the
+	// partition's Target at that moment; it loses when the target is another one by then.
+	HandOver       bool
+	NewOwner       int32  // with HandOver: must be the target
+	NewIncarnation string // with HandOver: the run of the target that takes over
+}
+
+// Warmed says that a target has loaded what it needs of a partition, and which
+// ownership it has looked at.
+type Warmed struct {
+	ID               frame.PartitionID
+	Owner            int32
+	OwnerIncarnation string
+	Epoch            int32
 }
 
 // Change is an assignment that the controller writes. It is made only while the
-// partition still has the owner, epoch and state of Old.
+// partition's assignment still equals Old.
 type Change struct {
 	ID     frame.PartitionID
 	Exists bool       // false: the partition has no record yet and Old is ignored

@@ -288,7 +288,7 @@ func owners(t *rapid.T, w *world, now int64) {
 		if topic.Deleting {
 			to = cluster.Deleted
 		}
-		if !cluster.OwnerMay(a.State, to) {
+		if !cluster.OwnerMay(a.State, to) || to == cluster.Starting {
 			continue
 		}
 		a.State = to
