@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/tierbroker/tierbroker/bench/drive"
 	"github.com/tierbroker/tierbroker/bench/process"
@@ -128,8 +129,12 @@ func BenchmarkProcess(b *testing.B) {
 	}
 }
 
-// BenchmarkPartitions writes the same requests, five batches of 16 KiB in each, to a broker with ten partitions and to one with ten
-// thousand, by turns. x-ten is the speed with ten thousand in units of that with ten; 0.8 is the aim, and below 1024 MiB.
+// BenchmarkPartitions writes the same requests, five batches of 16 KiB in each, each to the next partitions in a round, to a broker
+// with ten partitions and to one with ten thousand. Batches are equally large and a request holds as many of them on both sides, so
+// what differs is the broker's own cost of a partition, and not that a producer which spreads its records over more partitions makes
+// smaller batches. They take turns, who goes first too, and dirty pages are written back in between. x-ten is the speed with ten
+// thousand in units of that with ten (the median of the turns), x-cpu the same for the broker's processor time; 0.8 is the aim,
+// and below 1024 MiB.
 func BenchmarkPartitions(b *testing.B) {
 	type side struct {
 		broker *process.Broker
@@ -149,24 +154,27 @@ func BenchmarkPartitions(b *testing.B) {
 	}
 	idle, err := sides[1].broker.Usage()
 	require.NoError(b, err)
-	for b.Loop() {
+	for turn := 0; b.Loop(); turn++ {
 		for i := range sides {
-			s := &sides[i]
+			s := &sides[(i+turn)%len(sides)]
+			unix.Sync() // one side's pages are not written back at the other's expense
 			r, err := drive.Measure(b.Context(), s.broker, &s.o, drive.Produce)
 			require.NoError(b, err)
 			s.r = append(s.r, r)
 		}
 	}
-	var rates, cpus []float64
+	var tens, rates, cpus []float64
 	for i, many := range sides[1].r {
+		tens = append(tens, sides[0].r[i].MB)
 		rates = append(rates, many.MB/sides[0].r[i].MB)
 		cpus = append(cpus, sides[0].r[i].CPUPerGB/many.CPUPerGB)
 	}
+	b.Logf("x-ten %.2f, x-cpu %.2f", rates, cpus)
+	slices.Sort(tens)
 	slices.Sort(rates)
 	slices.Sort(cpus)
 	last := sides[1].r[len(sides[1].r)-1]
-	b.ReportMetric(sides[0].r[0].MB, "ten-MB/s")
-	b.ReportMetric(last.MB, "MB/s")
+	b.ReportMetric(tens[len(tens)/2], "ten-MB/s")
 	b.ReportMetric(rates[len(rates)/2], "x-ten")
 	b.ReportMetric(cpus[len(cpus)/2], "x-cpu")
 	b.ReportMetric(float64(idle.Anonymous)/mib, "idle-anon-MiB")

@@ -47,6 +47,7 @@ type Cache struct {
 	work      sync.Cond // demand or ahead is not empty, or closed
 	closed    bool
 	objects   map[string]*object
+	serial    uint64    // of the newest chunk
 	used      int64     // slabs of all chunks that have not been freed
 	pinned    int64     // of these, slabs of chunks with pins
 	unread    int64     // of these, slabs of chunks that were read ahead and not yet asked for

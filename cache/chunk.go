@@ -34,6 +34,9 @@ type chunk struct {
 	off  int64 // of the chunk in the object
 	n    int   // bytes
 	cost int64 // bytes of its slab
+
+	serial uint64 // no other chunk of this cache ever has it
+	notes  notes
 }
 
 // wait returns when the chunk's bytes are there, or its GET has failed, or ctx ends.
@@ -79,7 +82,8 @@ func (c *Cache) newChunk(op bucket.Op, key string, size, idx int64) *chunk {
 		c.objects[key] = o
 	}
 	n := c.chunkLen(size, idx)
-	ch := &chunk{obj: o, indexed: true, op: op, size: size, idx: idx, off: idx * int64(c.o.ChunkBytes), n: n, cost: slabSize(n), done: make(chan struct{})}
+	c.serial++
+	ch := &chunk{serial: c.serial, obj: o, indexed: true, op: op, size: size, idx: idx, off: idx * int64(c.o.ChunkBytes), n: n, cost: slabSize(n), done: make(chan struct{})}
 	o.chunks[idx] = ch
 	c.used += ch.cost
 	return ch

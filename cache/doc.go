@@ -19,7 +19,9 @@
 //  4. A Read gets memory for all its missing chunks at once or none of it. Whoever waits for memory holds none, so there is no
 //     deadlock: those who hold some are waiting for a GET, which has a deadline, or for their caller to release. Waiters are served in
 //     order; reads that need no memory pass them.
-//  5. A GET goes on when its reader has given up, so that the reader's retry finds the chunk.
+//  5. What a reader has noted about bytes (Slices.SetVerified) holds for the chunks in which it saw them, and for no later ones of the
+//     same object. Nobody writes to a slab between the end of its GET and its reuse, so what was true of it stays true.
+//  6. A GET goes on when its reader has given up, so that the reader's retry finds the chunk.
 //
 // What stays is ristretto's decision: it gets every chunk with its cost, and every hit. Its answers are advice. Chunks that it
 // rejects, evicts or loses become the first to go when room is needed, and stay until then: a reader takes a chunk in several

@@ -97,18 +97,22 @@ func BenchmarkReadCold(b *testing.B) {
 		w.fill(16<<10, 16<<20)
 		w.roll()
 	}
-	b.SetBytes(w.h.Bytes)
-	for b.Loop() {
-		c := cache.New(cache.Options{Bucket: w.b, Bytes: 64 << 20})
-		w.open(func(o *Options) { o.BlockBytes, o.Cache = 1<<20, c })
-		for at := int64(0); at < w.h.End; {
-			got, err := w.a.Read(b.Context(), w.h, at, 1<<20, coldOp)
-			require.NoError(b, err)
-			got.Release()
-			at = got.Next
-		}
-		require.NoError(b, w.a.Close())
-		require.NoError(b, c.Close())
+	for _, size := range []int{16 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("fetch=%d", size), func(b *testing.B) {
+			b.SetBytes(w.h.Bytes)
+			for b.Loop() {
+				c := cache.New(cache.Options{Bucket: w.b, Bytes: 64 << 20})
+				w.open(func(o *Options) { o.BlockBytes, o.Cache = 1<<20, c })
+				for at := int64(0); at < w.h.End; {
+					got, err := w.a.Read(b.Context(), w.h, at, size, coldOp)
+					require.NoError(b, err)
+					got.Release()
+					at = got.Next
+				}
+				require.NoError(b, w.a.Close())
+				require.NoError(b, c.Close())
+			}
+		})
 	}
 }
 

@@ -23,7 +23,8 @@
 //  4. No offset at or above the ceiling was ever assigned, if all owners keep to it: append refuses extents above it, and every swap
 //     raises it to End plus ten times the last roll, at least 2^20.
 //  5. Start and End never fall. A roll begins at End, and its objects hold every offset up to the new End.
-//  6. Nothing is served whose block's checksum is wrong. It is read once more from the bucket before it is reported.
+//  6. Nothing is served whose block's checksum is wrong. A block is verified when it is first read from a chunk in memory, and again
+//     when that chunk was fetched again. It is read once more from the bucket before it is reported.
 //  7. An object is deleted only when the newest head says that it is dead: dropped for longer than the delay; or named by
 //     nothing and of an earlier epoch, so that nobody can commit it any more; or handed over by the run that wrote it, after the head has
 //     passed the version that would have named it. An older head that is kept protects what it names. Unknown keys are reported.

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/tierbroker/tierbroker/batch"
+	"github.com/tierbroker/tierbroker/cache"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 )
 
@@ -81,10 +82,32 @@ func (a *Archive) readExtent(ctx context.Context, op bucket.Op, h *Head, e *Exte
 	return b, nil
 }
 
-// blockData holds verified blocks.
+// blockData holds bytes of an object.
 type blockData struct {
 	s       scatter
+	cached  cache.Slices // where they are from, if from the cache
 	release func()
+}
+
+// verify is verifyBlocks, but it passes over the blocks that were right before in the same memory: a reader that takes a block in
+// many small pieces must not pay for all of it each time. Blocks are named by their checksum too, so one of another block table
+// is not taken for them.
+func (d *blockData) verify(blocks []Block) int {
+	c := cursor{s: &d.s}
+	for i := range blocks {
+		k := &blocks[i]
+		switch {
+		case k.Stored > d.s.size-c.pos:
+			return i
+		case d.cached.Verified(k.Off, k.Stored, k.CRC):
+			c.seek(c.pos + k.Stored)
+		case c.crc(k.Stored) != k.CRC:
+			return i
+		default:
+			d.cached.SetVerified(k.Off, k.Stored, k.CRC)
+		}
+	}
+	return -1
 }
 
 // readBlocks reads consecutive blocks and verifies each. When a checksum is wrong it drops what is in memory and reads once more.
@@ -94,7 +117,7 @@ func (a *Archive) readBlocks(ctx context.Context, op bucket.Op, e *Extent, block
 		if err != nil {
 			return blockData{}, fmt.Errorf("read offset %d: %w", blocks[0].Base, gone(err, e.Key))
 		}
-		bad := verifyBlocks(&d.s, blocks)
+		bad := d.verify(blocks)
 		if bad < 0 {
 			return d, nil
 		}
@@ -129,7 +152,7 @@ func (a *Archive) fetch(ctx context.Context, op bucket.Op, e *Extent, off, n int
 		if err != nil {
 			return blockData{}, err
 		}
-		return blockData{s: newScatter(s.Bufs), release: s.Release}, nil
+		return blockData{s: newScatter(s.Bufs), cached: s, release: s.Release}, nil
 	}
 	buf := make([]byte, n)
 	if _, _, err := a.opts.Cold.Get(ctx, op, e.Key, off, n, buf); err != nil {
