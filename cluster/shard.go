@@ -27,7 +27,10 @@ const (
 	entryFailure   = 0x10 // count, time and reason of a failure follow
 	entrySafe      = 0x20 // Assignment.Safe
 	entryWarm      = 0x40 // Assignment.Warm; only with a target
-	entryExtension = 0x80 // bytes of a later version follow; kept as they are
+	entryExtension = 0x80 // more flags follow, and bytes of a later version, which are kept
+
+	// flagJump is Assignment.Jump in the first byte of the extension.
+	flagJump = 0x01
 
 	// entryOf1 are the flags of version 1, whose targets have no time.
 	entryOf1 = entryState | entryTarget | entryFailure | entryExtension
@@ -47,7 +50,7 @@ func (r *run) end() int32 { return r.first + int32(len(r.entries)) }
 // entry is an Assignment with what this version does not know.
 type entry struct {
 	Assignment
-	ext []byte
+	ext []byte // the stored extension without the flags that are known
 }
 
 // shard is the decoded value of one assignment key. It is immutable once it is
@@ -178,7 +181,8 @@ func appendEntry(b []byte, e *entry, names map[string]uint64) []byte {
 	if e.Warm && e.Target != NoBroker {
 		flags |= entryWarm
 	}
-	if len(e.ext) > 0 {
+	ext := e.extension()
+	if len(ext) > 0 {
 		flags |= entryExtension
 	}
 	b = append(b, flags)
@@ -196,9 +200,35 @@ func appendEntry(b []byte, e *entry, names map[string]uint64) []byte {
 		b = appendString(b, e.Reason)
 	}
 	if flags&entryExtension != 0 {
-		b = append(binary.AppendUvarint(b, uint64(len(e.ext))), e.ext...)
+		b = append(binary.AppendUvarint(b, uint64(len(ext))), ext...)
 	}
 	return b
+}
+
+// extension returns the bytes to store: more flags, then what this version does not know.
+func (e *entry) extension() []byte {
+	if !e.Jump {
+		return e.ext
+	}
+	if len(e.ext) == 0 {
+		return []byte{flagJump}
+	}
+	ext := slices.Clone(e.ext)
+	ext[0] |= flagJump
+	return ext
+}
+
+// setExtension takes over stored bytes; b is not kept.
+func (e *entry) setExtension(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	e.Jump = b[0]&flagJump != 0
+	if len(b) == 1 && b[0]&^flagJump == 0 {
+		return
+	}
+	e.ext = slices.Clone(b)
+	e.ext[0] &^= flagJump
 }
 
 // decodeShard reads a shard value. The error says what is wrong; the caller adds
@@ -354,7 +384,7 @@ func (d *decoder) entry() entry {
 	}
 	if f&entryExtension != 0 {
 		l := d.count(maxExtension, "extension length")
-		e.ext = slices.Clone(d.bytes(l, "extension"))
+		e.setExtension(d.bytes(l, "extension"))
 	}
 	return e
 }

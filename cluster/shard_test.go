@@ -43,7 +43,7 @@ func TestShardExamples(t *testing.T) {
 		0: {Owner: 1, OwnerIncarnation: "r7", Epoch: 4, State: Writing, Target: NoBroker, Safe: true},
 		1: {Owner: 2, OwnerIncarnation: "r9", State: Failed, Target: NoBroker, Failures: 2, FailedAt: 1767225600000, Reason: "no head"},
 		2: {Owner: 1, OwnerIncarnation: "r7", Epoch: 4, State: Draining, Target: 2, TargetSince: 1767225600005, Safe: true, Warm: true},
-		9: {Owner: NoBroker, Epoch: NoEpoch, State: Unassigned, Target: NoBroker},
+		9: {Owner: NoBroker, Epoch: NoEpoch, State: Unassigned, Target: NoBroker, Jump: true},
 	}
 	check := func(s *shard) {
 		for p, want := range want {
@@ -58,7 +58,7 @@ func TestShardExamples(t *testing.T) {
 	check(s)
 	_, s = read("testdata/shard-v1.md")
 	for p, a := range want {
-		a.Safe, a.Warm, a.TargetSince = false, false, 0
+		a.Safe, a.Warm, a.Jump, a.TargetSince = false, false, false, 0
 		want[p] = a
 	}
 	check(s)
@@ -77,6 +77,7 @@ func drawAssignment(t *rapid.T) entry {
 		State:            State(rapid.IntRange(0, int(numStates)-1).Draw(t, "state")),
 		Target:           rapid.SampledFrom([]int32{NoBroker, 0, 7}).Draw(t, "target"),
 		Safe:             rapid.Bool().Draw(t, "safe"),
+		Jump:             rapid.Bool().Draw(t, "jump"),
 	}}
 	if e.Target != NoBroker {
 		e.TargetSince = rapid.Int64Range(0, 1<<60).Draw(t, "since")
@@ -88,7 +89,8 @@ func drawAssignment(t *rapid.T) entry {
 		e.Reason = cutReason(rapid.String().Draw(t, "reason"))
 	}
 	if rapid.Bool().Draw(t, "later version") {
-		e.ext = rapid.SliceOfN(rapid.Byte(), 1, maxExtension).Draw(t, "extension")
+		e.setExtension(append([]byte{0x10}, rapid.SliceOfN(rapid.Byte(), 1, maxExtension-1).Draw(t, "extension")...))
+		e.Jump = rapid.Bool().Draw(t, "jump again")
 	}
 	return e
 }

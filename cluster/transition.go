@@ -238,7 +238,7 @@ func (t *Transition) enter(e *entry) {
 	}
 	switch t.To {
 	case Writing:
-		e.Failures, e.FailedAt, e.Reason = 0, 0, ""
+		e.Failures, e.FailedAt, e.Reason, e.Jump = 0, 0, "", false
 	case Failed:
 		e.Failures, e.FailedAt = min(e.Failures, 1<<30)+1, max(t.At, 0)
 		e.Reason = cutReason(t.Reason)

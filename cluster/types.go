@@ -68,19 +68,25 @@ type Assignment struct {
 	OwnerIncarnation string // the run of the owner this was written for
 	Epoch            int32  // number of the ownership, NoEpoch before the first
 	State            State
-	Target           int32 // broker a planned move goes to, NoBroker otherwise
-	TargetSince      int64 // ms since 1970 when Target was chosen, 0 without one
+	Target           int32  // broker a planned move goes to, NoBroker otherwise
+	TargetSince      int64  // ms since 1970 when Target was chosen, 0 without one
+	Failures         int32  // consecutive failures since it was last Writing
+	FailedAt         int64  // ms since 1970 of the last failure, for the back-off only
+	Reason           string // why it failed, for operators; at most MaxReason bytes
+
 	// Safe: everything of this partition that was acknowledged or visible is in the
 	// bucket (data objects, or a WAL stream that its head names), so that another
-	// broker may take it over when the owner's lease has ended. Set and cleared by the
-	// owner only; a new owner inherits it.
+	// broker may take it over when the owner's lease has ended. True from its first
+	// placement on; then set and cleared by the owner only; a new owner inherits it.
 	Safe bool
 	// Warm: the target has loaded what it needs and the owner may drain now. Written
 	// by the target only (MarkWarm), cleared by every change of owner or target.
-	Warm     bool
-	Failures int32  // consecutive failures since it was last Writing
-	FailedAt int64  // ms since 1970 of the last failure, for the back-off only
-	Reason   string // why it failed, for operators; at most MaxReason bytes
+	Warm bool
+	// Jump: records that somebody saw may be lost, so whoever enters Writing next goes
+	// on at the head's ceiling. Set by the controller when it forces a partition away
+	// from an owner that did not release it, kept by every further Starting, cleared
+	// when an owner enters Writing.
+	Jump bool
 }
 
 // MaxReason bounds Assignment.Reason; longer texts are cut.

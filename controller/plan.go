@@ -215,7 +215,10 @@ func (p *planner) start(w *partition, b *cluster.Broker, why string) {
 	}}
 	if w.had {
 		c.New.Epoch = w.old.Epoch + 1
+		c.New.Safe, c.New.Jump = w.old.Safe, w.old.Jump
 		c.New.Failures, c.New.FailedAt, c.New.Reason = w.old.Failures, w.old.FailedAt, w.old.Reason
+	} else {
+		c.New.Safe = true // nothing was acknowledged yet
 	}
 	p.changes = append(p.changes, ordered{Change{Change: c}, w.order})
 }
