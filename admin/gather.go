@@ -59,6 +59,14 @@ var (
 	descGroupExpired = desc("group_offsets_expired_total", "Committed offsets that expired.")
 	descGroupBad     = desc("group_bad_records_total", "Records of __consumer_offsets that could not be read.")
 
+	descLag         = desc("group_lag_records", "Records of a topic that a group has not consumed yet; of the pairs of group and topic that are shown.", "group", "topic")
+	descLagCold     = desc("group_lag_cold_records", "The part of group_lag_records that has no local copy: reading it asks the bucket.", "group", "topic")
+	descLagLost     = desc("group_lost_records", "Records of a topic that were removed before a group had consumed them.", "group", "topic")
+	descLagUnlisted = desc("group_lag_unlisted", "Pairs of group and topic beyond tierbroker.group.lag.max.series, or with a name that can't be shown.")
+	descLagRest     = desc("group_lag_unlisted_records", "Records that those are behind, together.")
+	descLagUnknown  = desc("group_lag_unknown_partitions", "Partitions with a committed offset that another broker owns; they are in none of these figures.")
+	descLagAge      = desc("group_lag_age_seconds", "Age of these figures; they are made again when somebody asks and they are older than ten seconds.")
+
 	descBrokers    = desc("cluster_brokers", "Living brokers that this process sees.")
 	descTopics     = desc("cluster_topics", "Topics in the cluster.")
 	descController = desc("cluster_controller_id", "Id of the leading controller, -1 when there is none.")
@@ -104,6 +112,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 		e.gauge(descPartitions, float64(n), state)
 	}
 	g.local(e, a.Local)
+	g.lag(e, a)
 }
 
 func (g gatherer) cluster(e emitter, a *api) {
@@ -186,6 +195,23 @@ func (g gatherer) local(e emitter, l Local) {
 	e.counter(descRebalances, int64(groups.Rebalances))
 	e.counter(descGroupExpired, int64(groups.Expired))
 	e.counter(descGroupBad, int64(groups.BadRecords))
+}
+
+func (g gatherer) lag(e emitter, a *api) {
+	lag := a.Local.GroupLag()
+	if lag.At == 0 {
+		return
+	}
+	for i := range lag.Pairs {
+		p := &lag.Pairs[i]
+		e.gauge(descLag, float64(p.Records), p.Group, p.Topic)
+		e.gauge(descLagCold, float64(p.Cold), p.Group, p.Topic)
+		e.gauge(descLagLost, float64(p.Lost), p.Group, p.Topic)
+	}
+	e.gauge(descLagUnlisted, float64(lag.Unlisted))
+	e.gauge(descLagRest, float64(lag.UnlistedRecords))
+	e.gauge(descLagUnknown, float64(lag.Unknown))
+	e.gauge(descLagAge, float64(max(a.Now()-lag.At, 0))/1000)
 }
 
 // codeName is Kafka's name of an error code.

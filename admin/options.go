@@ -36,6 +36,8 @@ type Local interface {
 	Cache() CacheStats
 	// Groups counts the consumer groups that this broker coordinates.
 	Groups() GroupStats
+	// GroupLag tells how far they are behind. It answers within a second, with what was known last if need be.
+	GroupLag() GroupLag
 	// Connections returns the number of open Kafka connections.
 	Connections() int
 }
@@ -73,6 +75,23 @@ type GroupStats struct {
 	Rebalances uint64         `json:"rebalances"`
 	Expired    uint64         `json:"expired"`     // offsets
 	BadRecords uint64         `json:"bad_records"` // that could not be read
+}
+
+// GroupLag says how far consumer groups are behind in topics.
+type GroupLag struct {
+	Pairs           []PairLag
+	At              int64 // of the figures, ms; 0 when nothing is known yet
+	Unlisted        int   // pairs that are not in Pairs
+	UnlistedRecords int64 // how far those are behind
+	Unknown         int   // partitions with a commit that this broker doesn't own, which nothing here counts
+}
+
+// PairLag is how far a group is behind in a topic, in offsets. The group's name is valid UTF-8.
+type PairLag struct {
+	Group, Topic string
+	Records      int64 // not consumed yet
+	Cold         int64 // of those: in the bucket only
+	Lost         int64 // removed before they were consumed
 }
 
 // DiskUsage is the commit log's use of the disk, in bytes.

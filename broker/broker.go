@@ -132,6 +132,7 @@ func New(o Options) (*Broker, error) {
 	b.produceCalls.New, b.fetchCalls.New = newProduceCall, newFetchCall
 	b.groups = newCoordinator(b)
 	b.tasks.Go(b.groups.follow)
+	b.tasks.Go(b.groups.lag.loop)
 	return b, nil
 }
 

@@ -38,6 +38,8 @@ type coordinator struct {
 	// options are the settings of groups as the image in topics, or a later one, has them.
 	options atomic.Pointer[group.Options]
 
+	lag *lagKeeper
+
 	mu      sync.Mutex
 	topic   frame.TopicID // that journal was made for
 	journal *journal.Journal[*groupShard]
@@ -52,6 +54,7 @@ func newCoordinator(b *Broker) *coordinator {
 	img := b.o.Cluster.Image()
 	g.topics.Store(&topicView{img})
 	g.options.Store(ptr(groupOptions(img.BrokerDefaults())))
+	g.lag = newLagKeeper(g)
 	return g
 }
 

@@ -19,6 +19,7 @@ const (
 	OffsetMetadataMaxBytes = "offset.metadata.max.bytes"
 	OffsetsRetention       = "offsets.retention.minutes"
 	OffsetsRetentionCheck  = "offsets.retention.check.interval.ms"
+	GroupLagSeries         = "tierbroker.group.lag.max.series"
 )
 
 // GroupConfigDefs are the broker settings of consumer groups, in the order of their names. All are dynamic: a coordinator
@@ -38,6 +39,8 @@ var GroupConfigDefs = []ConfigDef{
 	{Name: OffsetMetadataMaxBytes, Type: TypeInt, Default: "4096", check: between(1, 1<<20), Doc: "Most bytes of metadata that a committed offset may carry."},
 	{Name: OffsetsRetentionCheck, Type: TypeLong, Default: "600000", check: atLeast(1), Doc: "Milliseconds between two searches for offsets that have expired."},
 	{Name: OffsetsRetention, Type: TypeInt, Default: "10080", check: atLeast(1), Doc: "Minutes that offsets of an empty group are kept."},
+	{Name: GroupLagSeries, Type: TypeInt, Default: "1000", check: between(0, 100_000),
+		Doc: "Most pairs of group and topic whose lag a broker's metrics show; the others are summed up and counted. 0 computes no lag."},
 }
 
 // someOf is listOf for lists that must not be empty.

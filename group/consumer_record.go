@@ -25,7 +25,7 @@ func (m *Machine) applyConsumer(kind int16, k *keyReader, value []byte) bool {
 			return false
 		}
 		g.consumer = c
-		m.groups[g.id] = g
+		m.add(g)
 		return true
 	}
 	ok = g.consumer.apply(kind, string(second), value)

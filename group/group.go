@@ -37,6 +37,9 @@ type group struct {
 	classic *classic
 	// consumer is the consumer group, made by Apply; nil with a classic group.
 	consumer *consumer
+
+	place int    // in Machine.list
+	seen  uint64 // the last Tour that visited it
 }
 
 // offset is one committed offset.
@@ -60,15 +63,35 @@ func (m *Machine) ensure(id string) *group {
 	g := m.groups[id]
 	if g == nil {
 		g = &group{id: id}
-		m.groups[id] = g
+		m.add(g)
 	}
 	return g
+}
+
+// add makes the group known; one that is known already is fine.
+func (m *Machine) add(g *group) {
+	if m.groups[g.id] == g {
+		return
+	}
+	m.groups[g.id] = g
+	g.place = len(m.list)
+	m.list = append(m.list, g)
+}
+
+// forget is the opposite of add. The last group of the list takes the place of the one that goes.
+func (m *Machine) forget(g *group) {
+	delete(m.groups, g.id)
+	last := len(m.list) - 1
+	m.list[g.place] = m.list[last]
+	m.list[g.place].place = g.place
+	m.list[last] = nil
+	m.list = m.list[:last]
 }
 
 // release forgets a group of which nothing is left.
 func (m *Machine) release(g *group) {
 	if len(g.offsets) == 0 && g.meta == nil && g.consumer == nil && (g.classic == nil || g.classic.vacant()) && m.groups[g.id] == g {
-		delete(m.groups, g.id)
+		m.forget(g)
 	}
 }
 

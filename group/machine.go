@@ -15,6 +15,7 @@ import (
 type Machine struct {
 	opts   Options
 	groups map[string]*group
+	list   []*group // the same, in the order in which a Tour can go through them bit by bit
 	topics Topics
 	// topicsVersion grows with SetTopics: a consumer group looks at its topics again when it lags behind.
 	topicsVersion uint64

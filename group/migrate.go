@@ -156,7 +156,7 @@ func (m *Machine) downgrade(c *consumer, leaving string) bool {
 	}
 	next.to(m, StateStable)
 	m.emitConsumerTombstones(g)
-	m.groups[g.id] = g
+	m.add(g)
 	g.consumer, g.classic = nil, next
 	next.save(m)
 	for _, mem := range next.list() {

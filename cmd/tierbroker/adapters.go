@@ -111,6 +111,22 @@ func (l localInfo) Groups() admin.GroupStats {
 	return admin.GroupStats(n.broker.GroupStats())
 }
 
+func (l localInfo) GroupLag() admin.GroupLag {
+	n := l.node.Load()
+	if n == nil || n.broker == nil {
+		return admin.GroupLag{}
+	}
+	lag := n.broker.GroupLag()
+	out := admin.GroupLag{Unlisted: lag.Unlisted, UnlistedRecords: lag.UnlistedRecords, Unknown: lag.Unknown}
+	if !lag.At.IsZero() {
+		out.At = lag.At.UnixMilli()
+	}
+	for _, p := range lag.Pairs {
+		out.Pairs = append(out.Pairs, admin.PairLag(p))
+	}
+	return out
+}
+
 func (l localInfo) Connections() int { return int(l.d.kafka.Stats().Conns) }
 
 // traffic gives the admin server what the broker has counted.
