@@ -3,6 +3,7 @@ package partition
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/index"
@@ -10,18 +11,20 @@ import (
 )
 
 // checkpointExtra is stored beside the checkpoint: which boot of the machine wrote it, and whether the log was closed.
-// Empty and Lossy are questions that the first image of the cluster answers (settleDoubt).
+// Active is the first position of the file that the log began when it was opened: that file, or a newer one, exists until the next
+// start. Empty and Lossy are questions that the first image of the cluster answers (settleDoubt).
 type checkpointExtra struct {
-	Boot  string `json:"boot"`
-	Clean bool   `json:"clean"`
-	Empty bool   `json:"empty,omitempty"`
-	Lossy bool   `json:"lossy,omitempty"`
+	Boot   string `json:"boot"`
+	Clean  bool   `json:"clean"`
+	Active uint64 `json:"active,omitempty"`
+	Empty  bool   `json:"empty,omitempty"`
+	Lossy  bool   `json:"lossy,omitempty"`
 }
 
 // checkpointExtra encodes what goes beside the next checkpoint. It is written with each of them and seldom changes, so
 // the commit loop keeps the bytes.
 func (s *Set) checkpointExtra(clean bool) []byte {
-	x := checkpointExtra{Boot: s.o.BootID, Clean: clean, Empty: s.empty.Load(), Lossy: s.lossy.Load()}
+	x := checkpointExtra{Boot: s.o.BootID, Clean: clean, Active: s.active, Empty: s.empty.Load(), Lossy: s.lossy.Load()}
 	if s.extraBytes != nil && x == s.extra {
 		return s.extraBytes
 	}
@@ -41,6 +44,15 @@ func (s *Set) rebooted(extra []byte, ok bool, found segment.Recovered) bool {
 		return found.End > found.Start // unknown: assume the worst when there is data
 	}
 	return !x.Clean && x.Boot != s.o.BootID
+}
+
+// missingFile says whether the newest file of a log that nobody has closed is gone. It may have held what was acknowledged.
+func missingFile(extra []byte, ok bool, found *segment.Recovered) (first uint64, gone bool) {
+	var x checkpointExtra
+	if !ok || json.Unmarshal(extra, &x) != nil || x.Clean || x.Active > math.MaxInt64 {
+		return 0, false
+	}
+	return x.Active, found.Newest < x.Active
 }
 
 // doubt notes what may be missing without any trace: after a restart of the machine, partitions of which nothing was

@@ -49,25 +49,45 @@ func (s *Set) recover() error {
 	}
 	r := &recovery{s: s, b: s.index.NewBatch(), end: from, extra: extra, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
 		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]uint64{}, from: from}
-	log, found, err := segment.Open(s.o.Log, from, r.visit)
+	o := s.o.Log
+	o.Found = func(found segment.Recovered) error { return r.found(found, extra, ok, newDir) }
+	log, _, err := segment.Open(o, from, r.visit)
 	if err != nil {
-		r.b.Close()
+		r.release()
 		return fmt.Errorf("recover commit log: %w", err)
 	}
-	if ok && found.End < from {
-		// What the index points to is not there: the end of the log was lost, by whatever is not a crash.
-		s.cut = true
-		r.b.Close()
-		return errors.Join(fmt.Errorf("%w: the index covers the commit log up to position %d, and the log ends at %d", ErrCorrupt, from, found.End), log.Close())
-	}
 	s.log = log
-	if err := r.finish(max(found.End, from)); err != nil {
-		return errors.Join(err, log.Close())
-	}
-	s.committedTo, s.exposedTo = r.end, r.end
 	s.generation = log.Watermarks().Generation
 	s.progress = newProgress(r.end)
-	s.recovered = Recovery{Frames: r.n, From: max(from, found.Start), To: found.End, Torn: found.Torn, Corrupt: found.Corrupt,
+	for _, f := range log.Files() {
+		if f.Active {
+			s.active = f.Base + segment.FileHeaderLen
+		}
+	}
+	// From here until a clean Close the checkpoint says that the log is open on this boot.
+	if err := errors.Join(s.commitBatch(nil), s.index.Flush()); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	return nil
+}
+
+// found is called when all frames were visited, and before the log is changed: what must be remembered of damage is on
+// disk when it returns.
+func (r *recovery) found(found segment.Recovered, extra []byte, ok, newDir bool) error {
+	s := r.s
+	if ok && found.End < r.from {
+		// What the index points to is not there: the end of the log was lost, by whatever is not a crash.
+		s.cut = true
+		return fmt.Errorf("%w: the index covers the commit log up to position %d, and the log ends at %d", ErrCorrupt, r.from, found.End)
+	}
+	if first, gone := missingFile(extra, ok, &found); gone {
+		found.Corrupt = append(found.Corrupt, segment.Corruption{File: fmt.Sprintf("%016x.log", first-segment.FileHeaderLen), Position: max(first, r.from), Reason: "file is missing, or its header is destroyed"})
+	}
+	if err := r.finish(max(found.End, r.from)); err != nil {
+		return err
+	}
+	s.committedTo, s.exposedTo = r.end, r.end
+	s.recovered = Recovery{Frames: r.n, From: max(r.from, found.Start), To: found.End, Torn: found.Torn, Corrupt: found.Corrupt,
 		Rebuilt: !ok && found.End > found.Start, Rebooted: s.rebooted(extra, ok, found), Partitions: len(s.parts)}
 	s.doubt(extra, ok, newDir && !ok)
 	for _, c := range found.Corrupt {
@@ -75,11 +95,10 @@ func (s *Set) recover() error {
 	}
 	r.suspect(&found)
 	s.settleRecovered()
-	// From here until a clean Close the checkpoint says that the log is open on this boot.
-	if err := errors.Join(s.commitBatch(nil), s.index.Flush()); err != nil {
-		return errors.Join(err, log.Close())
+	if len(found.Corrupt) == 0 {
+		return nil
 	}
-	return nil
+	return errors.Join(s.commitBatch(nil), s.index.Flush())
 }
 
 // loadPartitions reads what the index remembers; the newest entry of each partition tells where its offsets go on.
@@ -295,8 +314,15 @@ func (r *recovery) commit() error {
 func (r *recovery) finish(end uint64) error {
 	r.end = max(r.end, end)
 	err := r.commit()
-	r.b.Close()
+	r.release()
 	return err
+}
+
+func (r *recovery) release() {
+	if r.b != nil {
+		r.b.Close()
+	}
+	r.b = nil
 }
 
 // settleRecovered ends the replay: everything local is durable.

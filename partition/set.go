@@ -56,6 +56,7 @@ type Set struct {
 	touchedFiles           []touchedFile
 	extra                  checkpointExtra // and how it is encoded
 	extraBytes             []byte
+	active                 uint64 // first position of the file that the log began when it was opened, 0 when there was no room for one
 	encodeBuf              []byte
 	execs                  chan exec
 
@@ -127,6 +128,7 @@ func OpenSet(o SetOptions) (*Set, error) {
 			return nil, err
 		}
 		s.parts = map[frame.PartitionID]*Partition{}
+		s.takeDirty()
 		err = s.recover()
 	}
 	if err != nil {

@@ -30,8 +30,8 @@
 //	72  created i64 (ms)     80  16 bytes of 0
 //
 // The same 96 bytes stand again at offset 1024. At offset 2048 stands the seal, when the
-// log was closed in good order: magic, crc, incarnation, base, end. The crc is CRC32C of
-// all that follows it.
+// log was closed in good order, or when a recovery ended the log in this file: magic, crc,
+// incarnation, base, end. The crc is CRC32C of all that follows it.
 //
 // # Promises
 //
@@ -64,6 +64,11 @@
 // over (empty ones, and those behind a cut) stay until that header is durable, because
 // one of them may be the only one to know where its predecessor ended, and are durably
 // gone before that header's file can be dropped.
+//
+// A file has its full size before it has its name, and only a sealed one is made shorter. So
+// a last file that is short and not sealed was cut by something else, which is reported even
+// when all that is left of it is intact. Zeros up to the end of the frames can't be told from
+// a torn tail: the size stays, and no frame is left that knows of more.
 //
 // # Concurrency
 //

@@ -36,6 +36,10 @@ type Options struct {
 	MaxWait time.Duration
 	// RetryInterval is the pause after a failed allocation, 250 ms by default.
 	RetryInterval time.Duration
+	// Found, when set, is called by Open after the last frame was visited and before what was recovered is made final: a
+	// later Open doesn't see again that a file had been cut. What the caller has to remember of damage must be on
+	// stable storage when it returns. Its error ends Open.
+	Found func(Recovered) error
 }
 
 func (o *Options) defaults() error {
@@ -89,6 +93,8 @@ type file struct {
 	incarnation uint64
 	end         atomic.Uint64 // positions below it can be read
 	refs        atomic.Int64  // 1 for the log, 1 for each Ref; 0 = gone
+
+	sealed bool // when it was recovered
 
 	// Under Log.mu.
 	header  []byte // not yet written: goes in front of the first group
@@ -308,14 +314,16 @@ func (l *Log) seal() error {
 	l.mu.Lock()
 	f := l.active
 	ok := f != nil && l.err == nil && l.synced >= l.next && f.header == nil && !f.bad
-	var s seal
-	if ok {
-		s = seal{Incarnation: f.incarnation, Base: f.base, End: f.end.Load()}
-	}
 	l.mu.Unlock()
 	if !ok {
 		return nil
 	}
+	return f.seal()
+}
+
+// seal notes, durably, that the log ends where f ends, and that all of it is synced.
+func (f *file) seal() error {
+	s := seal{Incarnation: f.incarnation, Base: f.base, End: f.end.Load()}
 	if _, err := f.h.f.Writev([][]byte{appendSeal(nil, s)}, sealAt); err != nil {
 		return fmt.Errorf("segment: seal: %w", err)
 	}

@@ -61,6 +61,11 @@ func (l *Log) adopt(r *recovery) error {
 	if err := r.visitAll(); err != nil {
 		return err
 	}
+	if l.o.Found != nil {
+		if err := l.o.Found(r.res); err != nil {
+			return err
+		}
+	}
 	if err := l.adoptFiles(r); err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (l *Log) adoptFiles(r *recovery) error {
 		h := &handle{f: f.f, size: f.size, path: l.path(f.name)}
 		// The log owns the file now: r.close must not touch it.
 		f.f = nil
-		nf := &file{l: l, h: h, base: f.base, capacity: f.space(0) - f.base, incarnation: f.hdr.Incarnation, created: f.hdr.Created, durable: true}
+		nf := &file{l: l, h: h, base: f.base, capacity: f.space(0) - f.base, incarnation: f.hdr.Incarnation, created: f.hdr.Created, durable: true, sealed: f.sealed}
 		nf.refs.Store(1)
 		nf.end.Store(f.end)
 		files = append(files, nf)
@@ -253,9 +258,9 @@ func (l *Log) fileHeader(f *file) []byte {
 	})
 }
 
-// trim gives back the blocks behind the end of the last file, which will not grow any
-// more. What lies there was cut off as torn, so losing it changes nothing; keeping it
-// would cost space and nothing else.
+// trim gives back the blocks behind the end of the last file, which will not grow any more. What lies there was cut off as
+// torn, so losing it changes nothing; keeping it would cost space and nothing else. The seal goes first: a last file that
+// is short and has none was cut by somebody else. Without the seal the file stays as it is.
 func (l *Log) trim() {
 	files := *l.files.Load()
 	if len(files) == 0 {
@@ -263,7 +268,13 @@ func (l *Log) trim() {
 	}
 	f := files[len(files)-1]
 	size := int64(f.end.Load()-f.base+4095) &^ 4095
-	if size < f.h.size && f.h.f.Truncate(size) == nil {
+	if size >= f.h.size || f.incarnation == 0 {
+		return // one without its header can't be sealed
+	}
+	if !f.sealed && f.seal() != nil {
+		return
+	}
+	if f.h.f.Truncate(size) == nil {
 		f.h.size = size
 	}
 }

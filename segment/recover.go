@@ -21,6 +21,7 @@ type Frame struct {
 type Recovered struct {
 	Start       uint64 // first position of the oldest file
 	End         uint64 // position after the last frame
+	Newest      uint64 // first position of the newest file whose header is intact, 0 without one
 	Torn        int64  // bytes of never-synced frames that were cut off behind End
 	Corrupt     []Corruption
 	Incarnation uint64 // of the new life of the log
@@ -45,6 +46,8 @@ type found struct {
 	hurt bool   // the disk can't deliver the header
 	end  uint64 // where its frames end, once that is known
 	sure bool   // end is known, and all below it was synced
+	// sealed: it was the last file when it was closed or recovered; nothing follows end.
+	sealed bool
 }
 
 func (f *found) first() uint64 { return f.base + FileHeaderLen }
@@ -158,10 +161,13 @@ func (r *recovery) readHeader(f *found) error {
 		return fmt.Errorf("segment: open %s: %w", f.name, err)
 	}
 	f.ok = err == nil && f.hdr.Base == f.base
+	if f.ok {
+		r.res.Newest = max(r.res.Newest, f.first())
+	}
 	f.hurt = len(sc.bad) > 0
 	if f.ok {
 		if s, ok := decodeSeal(block, &f.hdr); ok {
-			f.end, f.sure = s.End, true
+			f.end, f.sure, f.sealed = s.End, true, true
 		}
 	}
 	return nil
@@ -180,6 +186,7 @@ func (r *recovery) link() error {
 			break
 		}
 		r.abandoned = append(r.abandoned, r.all[i])
+		r.checkSize(r.all[i])
 	}
 	for i >= 0 {
 		f := r.all[i]
@@ -196,9 +203,14 @@ func (r *recovery) link() error {
 			break
 		}
 		pred := r.all[i]
-		if pred.base == f.hdr.PredBase {
+		switch {
+		case pred.base == f.hdr.PredBase && pred.sealed && pred.end != f.hdr.PredEnd && f.hdr.Kind == kindRotated:
+			// An earlier recovery has ended the log in pred, and came no further.
+			r.abandoned = append(r.abandoned, r.chain...)
+			r.chain = r.chain[:0]
+		case pred.base == f.hdr.PredBase:
 			pred.end, pred.sure = f.hdr.PredEnd, f.hdr.Kind == kindOpened || pred.sure && pred.end == f.hdr.PredEnd
-		} else {
+		default:
 			r.corrupt(logName(f.hdr.PredBase), f.hdr.PredBase, frame.PartitionID{}, "file is missing")
 		}
 	}

@@ -37,6 +37,9 @@ func (r *recovery) scanAll() error {
 			break
 		}
 	}
+	if len(r.chain) > 0 {
+		r.checkSize(r.chain[len(r.chain)-1])
+	}
 	// A file without frames is passed over: the next header names the one before it.
 	for n := len(r.chain) - 1; n >= 0 && r.chain[n].end <= r.chain[n].first(); n-- {
 		r.abandoned = append(r.abandoned, r.chain[n])
@@ -49,6 +52,19 @@ func (r *recovery) scanAll() error {
 	}
 	r.res.End = r.end
 	return nil
+}
+
+// checkSize reports a last file that was cut from outside. A file has its full size before it has its name, and recovery
+// seals the last one before it gives back what is behind the end. So a shorter one may have lost what was synced, even
+// when all that is left of it is intact.
+func (r *recovery) checkSize(f *found) {
+	want := uint64(FileHeaderLen)
+	if f.ok {
+		want = f.hdr.Capacity
+	}
+	if !f.sealed && uint64(f.size) < want {
+		r.corrupt(f.name, max(f.end, f.base), frame.PartitionID{}, fmt.Sprintf("something has cut the file to %d bytes; what followed is lost", f.size))
+	}
 }
 
 // first is the file that holds r.from.

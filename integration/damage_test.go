@@ -1,0 +1,49 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Somebody cuts the newest log file of a killed broker in the middle of what was acknowledged. The broker says so, serves
+// what is left, and never gives the offsets out again.
+func TestLogCutByOthers(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.start()
+	n.tierctl("topic", "create", "cut", "other", "--partitions", "1")
+	w := newWire(t, n)
+	for i := range 100 {
+		a := w.produce("cut", 0, fmt.Appendf(nil, "%d %0900d", i, i))
+		require.NoError(t, a.err)
+		require.Equal(t, int64(i), a.offset)
+	}
+	a := w.produce("other", 0, []byte("the last one"))
+	require.NoError(t, a.err)
+	n.kill()
+	files, err := filepath.Glob(filepath.Join(n.dir, "log", "*.log"))
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(files[len(files)-1], 60_000))
+
+	n.start()
+	require.Contains(t, n.out.String(), "something has cut the file to 60000 bytes")
+	w = newWire(t, n)
+	a = w.produce("cut", 0, []byte("after"))
+	require.NoError(t, a.err)
+	require.GreaterOrEqual(t, a.offset, int64(100))
+	b := w.produce("other", 0, []byte("after"))
+	require.NoError(t, b.err)
+	require.GreaterOrEqual(t, b.offset, int64(1))
+	got := readTopic(t, n.kafka, "cut")[0]
+	require.Equal(t, "after", got[a.offset])
+	require.Greater(t, len(got), 30)
+	for offset, v := range got {
+		require.True(t, offset == a.offset || strings.HasPrefix(v, fmt.Sprint(offset, " ")), "offset %d holds %.20q", offset, v)
+	}
+	n.stop()
+}
