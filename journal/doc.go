@@ -24,8 +24,8 @@
 //
 //  1. Step.Done is called exactly once, without a lock: with nil only when the records of the step and of all steps before
 //     it are durable. So nobody ever sees a state that a crash could take back, readers included.
-//  2. What a machine was built on is a prefix of the log of one epoch. A batch that comes to lie at another offset
-//     than the one behind the last ends the machine before anything that rests on it is answered.
+//  2. What a machine was built on is a prefix of the log of one epoch. Every append is refused unless the partition still
+//     has that epoch and ends where the machine's last batch did: a machine that was overtaken leaves nothing in the log.
 //  3. Loading reads what DeleteRecords left, in bounded memory besides the machine itself.
 //  4. An append that is refused before it enters the log (disk full, queue full) is repeated, in order; meanwhile replies
 //     wait. What waits is bounded by Options.MaxHeldBytes: then operations get ErrOverloaded before they run.
@@ -61,5 +61,5 @@
 // # Never
 //
 // It knows no protocol and no error codes, and writes to no partition but its own. Nobody else may write there:
-// a foreign batch makes the shard load again.
+// a foreign batch makes the next append fail and the shard load again.
 package journal

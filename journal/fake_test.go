@@ -103,6 +103,9 @@ func (l *fakeLog) Append(b []byte, o partition.AppendOptions) (partition.Ack, er
 		return partition.Ack{}, err
 	}
 	base := l.end(len(l.batches))
+	if o.Exact && o.Base != base {
+		return partition.Ack{}, partition.ErrMoved
+	}
 	batch.Stamp(b, base, l.epoch)
 	l.batches = append(l.batches, slices.Clone(b))
 	if !l.hold {

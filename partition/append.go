@@ -52,6 +52,9 @@ func (p *Partition) Append(b []byte, o AppendOptions) (Ack, error) {
 	if err := p.admitWrite(o.Epoch); err != nil {
 		return Ack{}, err
 	}
+	if o.Exact && o.Base != p.next {
+		return Ack{}, fmt.Errorf("%w: %s-%d ends at %d, not at %d", ErrMoved, p.Topic(), p.id.Partition, p.next, o.Base)
+	}
 	ack.LogStart = p.start
 	if h.HasProducer() {
 		v, first, err := p.live.check(&h)

@@ -11,6 +11,8 @@ var (
 	ErrFencedEpoch = errors.New("leader epoch is older than the partition's epoch")
 	// ErrUnknownEpoch: the caller's leader epoch is newer than the partition's.
 	ErrUnknownEpoch = errors.New("leader epoch is newer than the partition's epoch")
+	// ErrMoved: the log doesn't end where the caller of an exact append believes. Nothing was appended.
+	ErrMoved = errors.New("the log ends at another offset than expected")
 	// ErrOffsetOutOfRange: the offset lies before the start offset or after the durable offset.
 	ErrOffsetOutOfRange = errors.New("offset is out of range")
 	// ErrOutOfOrderSequence: an idempotent producer left a gap in its sequence numbers.

@@ -142,6 +142,10 @@ const (
 type AppendOptions struct {
 	Epoch int32 // leader epoch the client believes in; -1 for any
 	Now   int64 // ms
+	// Exact: the batch is refused with ErrMoved unless its first offset is Base. With Epoch it makes the append a
+	// compare-and-append: nobody else has written since the caller knew the end.
+	Exact bool
+	Base  int64
 }
 
 // ReadRequest asks for whole batches from the one that holds Offset.
