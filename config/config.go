@@ -35,9 +35,14 @@ type Config struct {
 	LogFormat   string
 	Pprof       bool
 
-	EtcdEndpoints []string
-	EtcdPrefix    string
-	LeaseTTL      time.Duration
+	EtcdEndpoints   []string
+	EtcdListen      string
+	Controllers     []string
+	EtcdPrefix      string
+	LeaseTTL        time.Duration
+	ClusterSecurity map[string]string
+	PeerListen      string
+	ShutdownDrain   time.Duration
 
 	SegmentFileBytes Bytes
 	SyncInterval     time.Duration
@@ -102,19 +107,11 @@ func (c *Config) AdvertiseHostPort(bound net.Addr) (string, int32, error) {
 
 // AdminURL returns the base URL of the admin API as other nodes reach it.
 func (c *Config) AdminURL(bound net.Addr) string {
-	host, port, err := splitHostPort(c.AdminListen)
-	if err != nil {
+	at := c.ReachedAt(c.AdminListen, bound)
+	if at == "" {
 		return ""
 	}
-	if tcp, ok := bound.(*net.TCPAddr); ok && port == 0 {
-		port = int32(tcp.Port)
-	}
-	if isWildcard(host) {
-		if h, _, err := splitAdvertise(c.Advertise); err == nil && h != "" {
-			host = h
-		}
-	}
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+	u := url.URL{Scheme: "http", Host: at}
 	return u.String()
 }
 
@@ -128,9 +125,7 @@ func (c *Config) crossCheck() []Fault {
 	if host, _, err := splitHostPort(c.KafkaListen); err == nil && isWildcard(host) && c.Advertise == "" {
 		add("advertise", "must be set when kafka-listen is %s: clients can't connect to a wildcard address", c.KafkaListen)
 	}
-	if !c.HasRole(RoleController) && len(c.EtcdEndpoints) == 0 {
-		add("etcd-endpoints", "must be set when roles lacks %q: without that role no etcd runs in this process", RoleController)
-	}
+	c.checkCluster(add)
 	if c.MaxInflightBytes < c.MaxRequestBytes {
 		add("max-inflight-bytes", "%s is below max-request-bytes (%s): the largest request could never be read",
 			c.MaxInflightBytes, c.MaxRequestBytes)

@@ -203,8 +203,7 @@ func (l *loader) fileValue(path string, key, val *yaml.Node) {
 }
 
 func (l *loader) fileMap(path string, s *Setting, val *yaml.Node) {
-	m := make(map[string]string)
-	l.kafkaLines = make(map[string]string)
+	m, lines := make(map[string]string), make(map[string]string)
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		key, item := val.Content[i], val.Content[i+1]
 		for item.Kind == yaml.AliasNode {
@@ -219,10 +218,13 @@ func (l *loader) fileMap(path string, s *Setting, val *yaml.Node) {
 			continue
 		}
 		m[key.Value] = item.Value
-		l.kafkaLines[key.Value] = at(path, item)
+		lines[key.Value] = at(path, item)
 	}
 	if f, ok := s.field(l.c).(*map[string]string); ok {
 		*f = m
+	}
+	if s.Name == "kafka-config" {
+		l.kafkaLines = lines
 	}
 	l.c.sources[s.Name] = at(path, val)
 }

@@ -93,13 +93,15 @@ func (s *Setting) get(c *Config) string {
 		return strings.Join(*f, ",")
 	case *map[string]string:
 		parts := make([]string, 0, len(*f))
-		for _, k := range slices.Sorted(maps.Keys(*f)) {
+		for _, k := range sortedKeys(*f) {
 			parts = append(parts, k+"="+(*f)[k])
 		}
 		return strings.Join(parts, ";")
 	}
 	return ""
 }
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (s *Setting) setList(f *[]string, items []string) error {
 	seen := make(map[string]bool, len(items))
