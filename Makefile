@@ -25,6 +25,11 @@ ARGS     ?=
 run: build
 	@exec ./bin/tierbroker run $(ARGS)
 
+## cluster: an S3 server, a controller and three brokers as processes on 127.0.0.1 (ARGS="-brokers 5 -controllers 3 -offset 1000")
+.PHONY: cluster
+cluster: build $(TOOLS)/versitygw
+	@go build -o bin/ ./integration/localcluster && exec bin/localcluster $(ARGS)
+
 ## build: both programs into ./bin
 .PHONY: build
 build:
@@ -106,7 +111,7 @@ bench: tools
 docs:
 	go test ./config -run TestDocumentIsInStep -update
 
-## clean: remove what was built (not ./data, not ./.tools)
+## clean: remove what was built (not ./data, ./data-cluster, ./.tools)
 .PHONY: clean
 clean:
 	rm -rf bin

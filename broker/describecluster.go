@@ -37,7 +37,7 @@ func (b *Broker) describeCluster(_ context.Context, c *call, req *kmsg.DescribeC
 		return resp
 	}
 	img := b.o.Cluster.Image()
-	resp.ClusterID, resp.ControllerID = img.ClusterID(), img.ControllerID()
+	resp.ClusterID, resp.ControllerID = img.ClusterID(), controllerFor(img)
 	for _, o := range img.Brokers() {
 		at := b.address(&o, c.listener())
 		n := kmsg.NewDescribeClusterResponseBroker()

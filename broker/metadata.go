@@ -13,6 +13,16 @@ import (
 	"github.com/tierbroker/tierbroker/frame"
 )
 
+// controllerFor is the node that clients take for the controller, to send changes to. Every broker carries them out, and a
+// controller that isn't a broker has no address for clients: the living broker of the lowest id stands for it.
+func controllerFor(img *cluster.Image) int32 {
+	id := img.ControllerID()
+	if _, ok := img.Broker(id); ok || len(img.Brokers()) == 0 {
+		return id
+	}
+	return img.Brokers()[0].ID
+}
+
 // metadata answers Metadata, versions 0 to 13. Null topics mean all of them and an empty list none; in version 0 an
 // empty list means all.
 func (b *Broker) metadata(_ context.Context, c *call, req *kmsg.MetadataRequest) kmsg.Response {
@@ -24,7 +34,7 @@ func (b *Broker) metadata(_ context.Context, c *call, req *kmsg.MetadataRequest)
 		n.NodeID, n.Host, n.Port, n.Rack = o.ID, at.Host, at.Port, rack(&o)
 		resp.Brokers = append(resp.Brokers, n)
 	}
-	resp.ClusterID, resp.ControllerID = ptr(img.ClusterID()), img.ControllerID()
+	resp.ClusterID, resp.ControllerID = ptr(img.ClusterID()), controllerFor(img)
 	resp.AuthorizedOperations = notAsked
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = clusterOperations

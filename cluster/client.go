@@ -35,6 +35,9 @@ type Options struct {
 	// is not (empty: any). Incarnation likewise, for a cluster restored from a bucket.
 	ClusterID   string
 	Incarnation string
+	// Existing makes an empty etcd an error (ErrNoCluster) instead of a new cluster:
+	// for nodes that belong to a cluster already, whose etcd must have been lost.
+	Existing bool
 	// BrokerID is whose dynamic settings hold on this node; 0 and below: no broker.
 	BrokerID int32
 	// Static are this process's settings under Kafka's names: of brokers, or of
@@ -192,6 +195,15 @@ func (c *Client) ensureMeta(ctx context.Context) error {
 		return err
 	}
 	key := c.keys.meta()
+	if c.o.Existing {
+		r, err := c.get(ctx, "read cluster record", key)
+		if err == nil && len(r.Kvs) == 0 {
+			err = fmt.Errorf("%w: expected cluster %s", ErrNoCluster, c.o.ClusterID)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	r, err := c.retryTxn(ctx, "read cluster record",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(key, value)},

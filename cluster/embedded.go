@@ -22,8 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EmbeddedOptions describe the etcd that runs inside this process. It has one
-// member and no listener: no port is taken, clients are in the process.
+// EmbeddedOptions describe the etcd that runs inside this process. Unless ClientListen
+// or Members say otherwise it has one member and no listener: no port is taken,
+// clients are in the process.
 type EmbeddedOptions struct {
 	Dir string // data directory, made when missing; one process at a time
 	// QuotaBytes bounds the database; default 1 GiB. Beyond it etcd refuses writes
@@ -37,8 +38,20 @@ type EmbeddedOptions struct {
 	MinFreeBytes int64
 	// Logger gets etcd's warnings and errors; nil: none.
 	Logger *zap.Logger
-	// StartTimeout bounds the wait for the member to serve; default 60 s.
+	// StartTimeout bounds the wait for a member that stands alone; default 60 s. A
+	// member of a quorum waits for the others as long as the context lets it.
 	StartTimeout time.Duration
+
+	// ClientListen is the address (HOST:PORT) for clients in other processes; empty:
+	// none.
+	ClientListen string
+	// Name is this member's name in Members.
+	Name string
+	// Members are all members of the quorum, this one too; none: it stands alone. They
+	// are what a new cluster begins with; afterwards the etcd knows its members.
+	Members []Member
+	// TLS is for both listeners and for what this member asks of the others; nil: plain.
+	TLS *ServerTLS
 }
 
 // Embedded is a running etcd member.
@@ -73,10 +86,18 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 		return nil, err
 	}
 	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), lock: lock}
-	if e.etcd, err = embed.StartEtcd(embeddedConfig(o)); err != nil {
+	config := embeddedConfig(o)
+	if err := o.listen(ctx, config); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if e.etcd, err = embed.StartEtcd(config); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
 	}
-	timeout := time.NewTimer(defaultTo(o.StartTimeout, time.Minute))
+	limit := defaultTo(o.StartTimeout, time.Minute)
+	if len(o.Members) > 1 {
+		limit = 1 << 62 // others may start whenever they are started
+	}
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
 	case <-e.etcd.Server.ReadyNotify():

@@ -36,6 +36,11 @@ var (
 	ErrOtherCluster = errors.New("etcd belongs to another cluster")
 	// ErrSchema: etcd holds state written by a newer, incompatible version.
 	ErrSchema = errors.New("cluster state has an unknown schema version")
+	// ErrNoCluster: etcd holds no cluster, and one was expected; see Options.Existing.
+	ErrNoCluster = errors.New("etcd holds no cluster")
+	// ErrMember: this etcd member can not take its place in the quorum; the text says
+	// what to do.
+	ErrMember = errors.New("etcd member can't join its quorum")
 	// ErrInUse: another process has the embedded etcd's directory open.
 	ErrInUse = errors.New("etcd directory is in use by another process")
 	// ErrCorrupt: a value in etcd can not be decoded; wrapped by every *CorruptError.

@@ -57,15 +57,21 @@ func noSpace(s *clientv3.StatusResponse) bool {
 	})
 }
 
+// status asks one member: the one inside, or the first of the endpoints that answers.
 func (c *Client) status(ctx context.Context) (s *clientv3.StatusResponse, err error) {
-	endpoint := "" // the in-process client knows one member only
-	if len(c.o.Endpoints) > 0 {
-		endpoint = c.o.Endpoints[0]
+	endpoints := c.o.Endpoints
+	if len(endpoints) == 0 {
+		endpoints = []string{""} // the in-process client knows one member only
 	}
-	err = c.do(ctx, "etcd status", func(ctx context.Context) (err error) {
-		s, err = c.etcd.Status(ctx, endpoint)
-		return err
-	})
+	for _, endpoint := range endpoints {
+		err = c.do(ctx, "etcd status", func(ctx context.Context) (err error) {
+			s, err = c.etcd.Status(ctx, endpoint)
+			return err
+		})
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
 	return s, err
 }
 

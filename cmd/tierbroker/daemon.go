@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -215,9 +213,10 @@ func (d *daemon) checkRoot(found string) error {
 	case own == found:
 		return nil
 	case own == "":
-		// The cluster's own etcd proves it: an existing one, or one that an earlier
-		// start has left behind before it could write the identity.
-		if _, err := os.Stat(d.etcdDir()); err == nil || len(d.config.EtcdEndpoints) > 0 {
+		// The cluster's own etcd proves it: one that runs elsewhere, a quorum that others
+		// may have begun, or one that an earlier start has left behind before it could
+		// write the identity.
+		if _, err := os.Stat(d.etcdDir()); err == nil || len(d.config.EtcdEndpoints) > 0 || len(d.config.Controllers) > 1 {
 			d.rootID = found
 			return nil
 		}
@@ -253,37 +252,6 @@ func (d *daemon) recheckBucket(ctx context.Context) error {
 		}
 		d.health.set("bucket", "does not answer: "+err.Error(), false)
 	}
-}
-
-// joinCluster starts the cluster client, and etcd with it unless endpoints are
-// given, and settles whose data directory and bucket these are.
-func (d *daemon) joinCluster(ctx context.Context) error {
-	c := d.config
-	o := cluster.Options{Prefix: c.EtcdPrefix, BrokerID: c.BrokerID, Static: staticSettings(c, d.host, d.port), Logger: d.log,
-		ClusterID: cmp.Or(d.dir.identity.ClusterID, d.rootID), Endpoints: c.EtcdEndpoints}
-	if len(c.EtcdEndpoints) == 0 {
-		o.Embedded = &cluster.EmbeddedOptions{Dir: d.etcdDir(), Logger: d.log}
-	}
-	client, err := cluster.Start(ctx, o)
-	switch {
-	case errors.Is(err, cluster.ErrOtherCluster), errors.Is(err, cluster.ErrSchema), errors.Is(err, cluster.ErrInUse):
-		return mistake("can't join the cluster: %w", err)
-	case errors.Is(err, cluster.ErrUnavailable) && len(c.EtcdEndpoints) > 0:
-		return mistake("can't reach etcd at %v: %w", c.EtcdEndpoints, err)
-	case err != nil:
-		return fmt.Errorf("start the cluster client: %w", err)
-	}
-	d.cluster = client
-	d.onClose(client.Close)
-	meta := client.Image().Meta()
-	if d.dir.fresh {
-		claim, cancel := context.WithTimeout(ctx, bucketPatience)
-		defer cancel()
-		if _, err := d.openCatalog(claim, true); err != nil {
-			return awaitBucket(ctx, 0, func(context.Context) error { return err })
-		}
-	}
-	return d.dir.join(meta.ClusterID)
 }
 
 // openCatalog makes or checks the bucket's root for this cluster.
