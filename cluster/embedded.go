@@ -218,13 +218,16 @@ var routine = []string{
 	"failed to reach the peer URL",
 }
 
+// parting are what etcd says, some of them as errors, when its listeners are closed with it.
+var parting = []string{"setting up serving from embedded etcd failed", "secure grpc server due to error"}
+
 // newborn are what etcd says, one of them as an error, when it looks at a data directory before its first snapshot.
 var newborn = []string{"Failed to detect schema version", "failed to update storage version"}
 
 // Check drops routine warnings.
 func (c *quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	says := func(s string) bool { return strings.Contains(e.Message, s) }
-	if slices.ContainsFunc(newborn, says) || e.Level == zap.WarnLevel && slices.ContainsFunc(routine, says) {
+	if slices.ContainsFunc(newborn, says) || slices.ContainsFunc(parting, says) || e.Level == zap.WarnLevel && slices.ContainsFunc(routine, says) {
 		return ce
 	}
 	return c.Core.Check(e, ce)
