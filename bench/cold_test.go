@@ -21,19 +21,20 @@ const (
 	coldRange = 4 << 20
 )
 
-// BenchmarkColdFetch reads partitions that are only in the bucket, one reader each: through partition.Read, 1 MiB at a time, every
-// block verified, with nothing of it in the cache, and the same objects by minio-go in ranges of 4 MiB. The server (versitygw, or
+// BenchmarkColdFetch reads partitions that are only in the bucket, one reader each: through partition.Read, 1 MiB or 16 KiB at a time
+// (then in batches of as much), every block verified, with nothing of it in the cache, and the same objects by minio-go in ranges of 4 MiB. The server (versitygw, or
 // MinIO with TIERBROKER_TEST_S3=minio) shares the machine, so x-cpu is of this process alone.
 func BenchmarkColdFetch(b *testing.B) {
 	for _, readers := range []int{1, 4, 8} {
-		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) { benchCold(b, readers) })
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) { benchCold(b, readers, 64<<10, 1<<20) })
 	}
+	b.Run("readers=1/fetch=16KiB", func(b *testing.B) { benchCold(b, 1, 16<<10, 16<<10) })
 }
 
-func benchCold(b *testing.B, readers int) {
+func benchCold(b *testing.B, readers, batch, fetch int) {
 	server := s3test.Start(b)
 	store := server.Open(b, "bench")
-	s := newSet(b, setOptions{bucket: store, batch: 64 << 10, partitions: readers, cacheBytes: 256 << 20,
+	s := newSet(b, setOptions{bucket: store, batch: batch, partitions: readers, cacheBytes: 256 << 20,
 		topic: map[string]string{"tierbroker.durability": "async", "segment.bytes": fmt.Sprint(coldBytes)}})
 	for i := range readers {
 		s.fill(s.part(i), coldBytes)
@@ -54,7 +55,7 @@ func benchCold(b *testing.B, readers int) {
 			}
 		})
 	}
-	ours := func() { each(readers, func(i int) { readCold(b, s.part(i)) }) }
+	ours := func() { each(readers, func(i int) { readCold(b, s.part(i), fetch) }) }
 	forget := func() {
 		for _, os := range objects {
 			for _, o := range os {
@@ -99,10 +100,10 @@ func coldObjects(b *testing.B, store bucket.Bucket, s *set, parts int) [][]bucke
 	return out
 }
 
-func readCold(b *testing.B, p *partition.Partition) {
+func readCold(b *testing.B, p *partition.Partition, fetch int) {
 	o := p.Offsets()
 	for at := o.Start; at < o.Tiered; {
-		got, err := p.Read(b.Context(), partition.ReadRequest{Offset: at, MaxBytes: 1 << 20, AtLeastOne: true})
+		got, err := p.Read(b.Context(), partition.ReadRequest{Offset: at, MaxBytes: fetch, AtLeastOne: true})
 		if err != nil || got.Next <= at {
 			b.Errorf("read at %d: next %d, %v", at, got.Next, err)
 			return
