@@ -23,14 +23,15 @@ type builder struct {
 	byID   *cowEdit[frame.TopicID, *Topic]
 	shards *cowEdit[uint32, *shard]
 	places *cowEdit[frame.TopicID, []place]
+	moves  *cowEdit[frame.PartitionID, MoveWish]
 
-	ownDeleted, ownBrokers, ownConfigs, ownCandidates, ownCorrupt bool // cloned already
-	reconfigure                                                   bool
+	ownDeleted, ownBrokers, ownConfigs, ownCandidates, ownCorrupt, ownWishes bool // cloned already
+	reconfigure                                                              bool
 }
 
 // emptyImage is what a mirror starts from.
 func emptyImage(l localLayers) *Image {
-	i := &Image{topics: &topicSet{}, layers: l}
+	i := &Image{topics: &topicSet{}, moves: &moveSet{}, layers: l}
 	i.local = i.layersMerged()
 	return i
 }
@@ -43,7 +44,7 @@ func (i *Image) layersMerged() map[string]string {
 func newBuilder(prefix string, base *Image) *builder {
 	return &builder{prefix: prefix, base: base, next: *base,
 		byName: base.topics.byName.edit(), byID: base.topics.byID.edit(),
-		shards: base.shards.edit(), places: base.places.edit()}
+		shards: base.shards.edit(), places: base.places.edit(), moves: base.moves.byID.edit()}
 }
 
 // put takes over a key's value. A value that can not be decoded leaves what the
@@ -113,6 +114,8 @@ func (b *builder) putKey(key string, kv *mvccpb.KeyValue) error {
 			return err
 		}
 		b.putCandidate(candidate{key: b.prefix + key, revision: kv.CreateRevision, broker: id})
+	case keyOperator:
+		return b.putWish(rest, kv)
 	}
 	return nil // names are read by transactions only; unknown keys are of later versions
 }
@@ -172,6 +175,8 @@ func (b *builder) del(fullKey []byte) {
 		b.cloneCandidates()
 		full := b.prefix + key
 		b.next.candidates = slices.DeleteFunc(b.next.candidates, func(c candidate) bool { return c.key == full })
+	case keyOperator:
+		b.delWish(rest)
 	}
 }
 
@@ -189,6 +194,9 @@ func (b *builder) build(revision int64) *Image {
 		b.next.topics = &topicSet{byName: byName, byID: byID}
 	}
 	b.next.shards, b.next.places = b.shards.done(), b.places.done()
+	if moves := b.moves.done(); moves != b.base.moves.byID {
+		b.next.moves = &moveSet{byID: moves}
+	}
 	img := b.next
 	return &img
 }

@@ -67,6 +67,13 @@ func (e *cowEdit[K, V]) get(k K) (V, bool) {
 	return e.from.get(k)
 }
 
+func (e *cowEdit[K, V]) len() int {
+	if e.to != nil {
+		return e.to.len()
+	}
+	return e.from.len()
+}
+
 // own makes the part of k writable and returns its number.
 func (e *cowEdit[K, V]) own(k K) int {
 	if e.to == nil {

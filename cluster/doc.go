@@ -15,6 +15,8 @@
 //	assign/<shard>            about 500 partitions: owner, epoch, state (binary)
 //	config/default            dynamic broker settings of the whole cluster (JSON)
 //	config/broker/<id>        dynamic settings of one broker (JSON)
+//	operator/broker/<id>      what operators want of a broker: drained, removed (JSON)
+//	operator/move/<topic id>/<partition>  a move that operators wish for (JSON)
 //	producers                 next producer id that was never handed out
 //	election/<lease>          candidates for the controller; the oldest key leads
 //

@@ -32,6 +32,10 @@ var (
 	ErrSessionLost = errors.New("session lease has ended")
 	// ErrBrokerIDInUse: a living broker with another identity has this id.
 	ErrBrokerIDInUse = errors.New("broker id is in use by another broker")
+	// ErrBrokerRemoved: operators have removed the broker from the cluster.
+	ErrBrokerRemoved = errors.New("broker was removed from the cluster")
+	// ErrInvalidMove: a move that can not be carried out; the text says why.
+	ErrInvalidMove = errors.New("invalid move")
 	// ErrOtherCluster: etcd holds the state of another cluster.
 	ErrOtherCluster = errors.New("etcd belongs to another cluster")
 	// ErrSchema: etcd holds state written by a newer, incompatible version.

@@ -26,6 +26,8 @@ type Image struct {
 	local       map[string]string
 	layers      localLayers
 	corrupt     map[string]*CorruptError
+	wishes      map[int32]BrokerWish
+	moves       *moveSet
 	partitioned int   // partitions that have an assignment
 	producers   int64 // first producer id that was not handed out
 }
@@ -67,6 +69,24 @@ type topicSet struct {
 	byID   *cowMap[frame.TopicID, *Topic]
 	once   sync.Once
 	sorted []*Topic
+}
+
+// moveSet is the part of an image that changes with wishes for moves only.
+type moveSet struct {
+	byID   *cowMap[frame.PartitionID, MoveWish]
+	once   sync.Once
+	sorted []MoveWish
+}
+
+func (s *moveSet) list() []MoveWish {
+	s.once.Do(func() {
+		s.sorted = make([]MoveWish, 0, s.byID.len())
+		for _, w := range s.byID.all() {
+			s.sorted = append(s.sorted, w)
+		}
+		slices.SortFunc(s.sorted, func(a, b MoveWish) int { return a.ID.Compare(b.ID) })
+	})
+	return s.sorted
 }
 
 // Revision is the etcd revision the image stands for; 0 before the first load.

@@ -48,6 +48,13 @@ func requireSameImage(t require.TestingT, want, got *Image) {
 	require.Equal(t, want.ControllerID(), got.ControllerID())
 	require.Equal(t, want.BrokerDefaults(), got.BrokerDefaults())
 	require.Equal(t, want.NextProducerID(), got.NextProducerID())
+	require.True(t, maps.Equal(want.BrokerWishes(), got.BrokerWishes()))
+	require.Equal(t, want.Moves(), got.Moves())
+	for _, w := range want.Moves() {
+		have, ok := got.Move(w.ID)
+		require.True(t, ok)
+		require.Equal(t, w, have)
+	}
 	require.True(t, maps.EqualFunc(want.BrokerConfigs(), got.BrokerConfigs(), maps.Equal))
 	require.True(t, slices.EqualFunc(want.Brokers(), got.Brokers(), func(a, b Broker) bool {
 		return a.ID == b.ID && a.Incarnation == b.Incarnation
@@ -123,7 +130,7 @@ func randomEvent(t *rapid.T, s *store, b *builder) {
 	id[0] = rapid.Byte().Draw(t, "topic")%4 + 1
 	n := rapid.IntRange(0, 3).Draw(t, "number")
 	var key, value string
-	switch rapid.SampledFrom([]string{"meta", "broker", "topic", "deleted", "shard", "config", "election", "producers", "unknown", "foreign"}).Draw(t, "kind") {
+	switch rapid.SampledFrom([]string{"meta", "broker", "topic", "deleted", "shard", "config", "election", "producers", "wish", "move", "unknown", "foreign"}).Draw(t, "kind") {
 	case "meta":
 		key, value = "/p/meta", fmt.Sprintf(`{"clusterId":"c%d","incarnation":"i","schema":1}`, n)
 	case "broker":
@@ -142,6 +149,10 @@ func randomEvent(t *rapid.T, s *store, b *builder) {
 		key, value = fmt.Sprintf("/p/election/%016x", n), fmt.Sprint(n)
 	case "producers":
 		key, value = "/p/producers", fmt.Sprint(s.revision)
+	case "wish":
+		key, value = fmt.Sprintf("/p/operator/broker/%d", n), fmt.Sprintf(`{"draining":true,"since":%d}`, s.revision)
+	case "move":
+		key, value = fmt.Sprintf("/p/operator/move/%s/%d", id, n), fmt.Sprintf(`{"target":%d,"goal":"g%d"}`, n, s.revision)
 	case "unknown":
 		key, value = "/p/later/version", "x"
 	case "foreign":
@@ -197,6 +208,8 @@ func TestDamagedValuesKeepTheLastGoodOnes(t *testing.T) {
 		"/p/meta": `{"schema":1}`, "/p/brokers/01": `{"id":1,"incarnation":"x"}`, "/p/brokers/1": `{"id":2,"incarnation":"x"}`,
 		"/p/topics/short": "{}", "/p/deleted/" + id.String(): `{"name":"t"}`, "/p/assign/1": "", "/p/assign/0000000A": "",
 		"/p/assign/00000001": "\x01\x00\x00", "/p/config/default": "[]", "/p/config/broker/-1": "{}", "/p/election/x": "one", "/p/producers": "-1",
+		"/p/operator/broker/x": "{}", "/p/operator/broker/1": "[]", "/p/operator/move/x": "{}", "/p/operator/move/" + id.String() + "/100000": `{"target":1}`,
+		"/p/operator/move/" + id.String() + "/1": `{"target":-1}`, "/p/operator/move/" + id.String() + "/2": `{}`, "/p/operator/move/" + id.String() + "/01": `{"target":1}`,
 	} {
 		bad := apply(img, key, value)
 		require.Len(t, bad.Corrupt(), 1, key)
@@ -219,6 +232,8 @@ func FuzzBuilder(f *testing.F) {
 	f.Add("config/broker/1", []byte(`{"log.retention.ms":"-5"}`))
 	f.Add("deleted/AQAAAAAAAAAAAAAAAAAAAA", []byte(`{"id":"AQAAAAAAAAAAAAAAAAAAAA","partitions":2}`))
 	f.Add("election/0000000000000001", []byte("1"))
+	f.Add("operator/broker/1", []byte(`{"draining":true,"why":"disk"}`))
+	f.Add("operator/move/AQAAAAAAAAAAAAAAAAAAAA/1", []byte(`{"target":2,"force":true,"goal":"count"}`))
 	f.Add("assign/00000001", hexExample(f, "../docs/format/etcd.md"))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
 		base := newBuilder("/p/", emptyImage(localLayers{broker: 1}))

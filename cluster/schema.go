@@ -27,6 +27,10 @@ const (
 	keyBrokerConfig = "config/broker/"
 	keyProducers    = "producers"
 	keyElection     = "election/"
+	keyOperator     = "operator/"
+
+	wishOfBroker = "broker/" // after keyOperator
+	wishOfMove   = "move/"   // likewise
 )
 
 // schema makes keys.
@@ -39,6 +43,12 @@ func (s schema) name(name string) string         { return s.prefix + keyNames + 
 func (s schema) deleted(id frame.TopicID) string { return s.prefix + keyDeleted + id.String() }
 func (s schema) shard(n uint32) string           { return fmt.Sprintf("%s%s%08x", s.prefix, keyAssign, n) }
 func (s schema) producers() string               { return s.prefix + keyProducers }
+func (s schema) brokerWish(id int32) string {
+	return s.prefix + keyOperator + wishOfBroker + strconv.Itoa(int(id))
+}
+func (s schema) moveWish(id frame.PartitionID) string {
+	return s.prefix + keyOperator + wishOfMove + id.Topic.String() + "/" + strconv.Itoa(int(id.Partition))
+}
 func (s schema) candidate(lease int64) string {
 	return fmt.Sprintf("%s%s%016x", s.prefix, keyElection, lease)
 }

@@ -149,10 +149,14 @@ func (s *Session) isDone() bool {
 
 // Register makes a broker known under a new lease. A living record of the same
 // identity (an earlier run in the same data directory) is replaced at once and its
-// lease revoked; one of another identity is ErrBrokerIDInUse.
+// lease revoked; one of another identity is ErrBrokerIDInUse. A broker that operators
+// have removed and that owns nothing is ErrBrokerRemoved.
 func (c *Client) Register(ctx context.Context, b Broker, ttl time.Duration) (*Session, error) {
 	value, err := brokerValue(&b)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.removed(ctx, b.ID); err != nil {
 		return nil, err
 	}
 	s, err := c.NewSession(ctx, ttl)

@@ -17,6 +17,8 @@ type ImageSpec struct {
 	Deleted     []*DeletedTopic
 	Assignments map[frame.PartitionID]Assignment
 	Brokers     []Broker
+	Wishes      map[int32]BrokerWish
+	Moves       []MoveWish
 }
 
 // Build makes the image by the same path that events from etcd take.
@@ -43,6 +45,16 @@ func (s ImageSpec) Build() (*Image, error) {
 	}
 	for _, d := range s.Deleted {
 		if err := put(k.deleted(d.ID), d); err != nil {
+			return nil, err
+		}
+	}
+	for id, w := range s.Wishes {
+		if err := put(k.brokerWish(id), w); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range s.Moves {
+		if err := put(k.moveWish(w.ID), w); err != nil {
 			return nil, err
 		}
 	}

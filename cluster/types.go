@@ -153,6 +153,11 @@ type Endpoint struct {
 // LabelCoordinator reserves a broker for internal topics.
 const LabelCoordinator = "coordinator"
 
+// OwnsPartitions reports whether the process has the role of a broker.
+func (b *Broker) OwnsPartitions() bool {
+	return len(b.Roles) == 0 || slices.Contains(b.Roles, "broker")
+}
+
 // HasLabel reports whether the broker carries a label.
 func (b *Broker) HasLabel(l string) bool { return slices.Contains(b.Labels, l) }
 
