@@ -28,6 +28,7 @@ type Extent struct {
 	FooterOff     int64  `json:"footer,omitempty"` // data: where all sections begin
 	Off           int64  `json:"off,omitempty"`    // wal: where this partition's part begins
 	Len           int64  `json:"len,omitempty"`    // wal: its length
+	CRC           uint32 `json:"crc,omitempty"`    // wal: CRC32C of [Off, Off+Len)
 	MaxTimestamp  int64  `json:"maxTimestamp"`
 	RunningMax    int64  `json:"runningMax"` // largest MaxTimestamp of this and all earlier extents, also of those that are gone
 	MaxAppendTime int64  `json:"maxAppendTime"`

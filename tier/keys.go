@@ -22,6 +22,9 @@ const (
 	dataSuffix    = ".tbd"
 )
 
+// WALFolder is where the objects of WAL streams lie. They hold batches of many partitions, so no partition may delete one.
+const WALFolder = "wal/"
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // place is the part of a key that all objects of a partition share: "<hash>/<topic id>/<partition>". The hash spreads
