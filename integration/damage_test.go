@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -44,6 +45,33 @@ func TestLogCutByOthers(t *testing.T) {
 	require.Greater(t, len(got), 30)
 	for offset, v := range got {
 		require.True(t, offset == a.offset || strings.HasPrefix(v, fmt.Sprint(offset, " ")), "offset %d holds %.20q", offset, v)
+	}
+	n.stop()
+}
+
+// A new broker is killed again and again before it is ready for the first time. Nothing was lost, so nothing is left void.
+func TestNewBrokerKilledEarly(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	exists := func(pattern string) func() bool {
+		return func() bool {
+			files, err := filepath.Glob(filepath.Join(n.dir, pattern))
+			return err == nil && len(files) > 0
+		}
+	}
+	for what, reached := range map[string]func() bool{"a log directory": exists("log"), "an index": exists("index/*"), "a log file": exists("log/*.log"),
+		"an admin server": func() bool { status, _ := n.get("/readyz"); return status != 0 }} {
+		n.launch()
+		n.eventually(30*time.Second, what, reached)
+		n.kill()
+	}
+	n.start()
+	n.tierctl("topic", "create", "first", "--partitions", "3")
+	w := newWire(t, n)
+	for p := range int32(3) {
+		a := w.produce("first", p, []byte("x"))
+		require.NoError(t, a.err)
+		require.Zero(t, a.offset)
 	}
 	n.stop()
 }

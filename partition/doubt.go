@@ -84,6 +84,12 @@ func (s *Set) newDir() (bool, error) {
 	return len(files) == 0, nil
 }
 
+// Settle answers what a restart of the machine, or an empty directory, leaves open, with an image from before this
+// incarnation was made known: only what the cluster held then can be missing. Without it the first image that Apply gets
+// answers, which may name partitions that an incarnation was given that died before it could begin with them. The answer
+// is on disk when it returns.
+func (s *Set) Settle(img *cluster.Image) error { return s.settleDoubt(img) }
+
 // settleDoubt holds the first image against what is here. A partition that this broker has owned before and of which
 // there is no trace must jump: clients may have seen records of it. The answer is on disk before anybody writes, since
 // later a partition without a trace is one that has never been written to.

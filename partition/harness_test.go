@@ -233,8 +233,31 @@ func (c *fakeCluster) touch() {
 	c.publish()
 }
 
+// image is the state of this moment.
+func (c *fakeCluster) image(t testing.TB) *cluster.Image {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	img, err := c.spec().Build()
+	require.NoError(t, err)
+	return img
+}
+
 // publish builds an image and hands it to the set. It is called with mu held and releases it.
 func (c *fakeCluster) publish() {
+	spec := c.spec()
+	set := c.w.set
+	hold := c.hold
+	c.mu.Unlock()
+	img, err := spec.Build()
+	if err != nil {
+		panic(err)
+	}
+	if set != nil && !hold {
+		set.Apply(img)
+	}
+}
+
+func (c *fakeCluster) spec() cluster.ImageSpec {
 	c.rev++
 	spec := cluster.ImageSpec{Revision: c.rev, ClusterID: "test", Assignments: map[frame.PartitionID]cluster.Assignment{},
 		Brokers: []cluster.Broker{{ID: testBroker, Incarnation: c.incarnation, Host: "localhost", Port: 9092}}}
@@ -247,16 +270,7 @@ func (c *fakeCluster) publish() {
 	for id, a := range c.assigned {
 		spec.Assignments[id] = a
 	}
-	set := c.w.set
-	hold := c.hold
-	c.mu.Unlock()
-	img, err := spec.Build()
-	if err != nil {
-		panic(err)
-	}
-	if set != nil && !hold {
-		set.Apply(img)
-	}
+	return spec
 }
 
 // Transition implements Cluster.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
 )
 
 // ledger is what clients were told: the value at each offset. No offset may ever have another one.
@@ -165,6 +167,35 @@ func TestLostDisk(t *testing.T) {
 		fresh := w.state.add(1, "made-meanwhile", cfg, nil)
 		w.open()
 		require.Zero(t, appendBatch(t, w.await(fresh), oneRecord("x")).BaseOffset)
+		w.close()
+	}
+}
+
+// A broker with an empty directory is killed before the first image reached it. A topic that was made meanwhile has lost
+// nothing and begins at offset 0; one that was there before the directory was may have, and jumps.
+func TestKilledBeforeTheFirstImage(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		w := newCrashWorld(t)
+		w.state.hold = true
+		old := w.state.create(t, "old", nil)
+		w.state.restart()
+		before := w.state.image(t)
+		w.open()
+		if settled {
+			require.NoError(t, w.set.Settle(before))
+		}
+		w.state.incarnation = "dies soon"
+		young := w.state.create(t, "young", nil)
+		w.crash(t, 3, false)
+		w.state.hold = false
+		w.open()
+		for id, begins := range map[frame.PartitionID]int64{old: firstCeiling, young: 0} {
+			if id == young && !settled {
+				begins = firstCeiling // nobody knows better
+			}
+			p := w.await(id)
+			require.Equal(t, begins, produce(t, p, batch.None, []string{"x"}, []int64{1})[0].offset, "%s, settled %v", p.Topic(), settled)
+		}
 		w.close()
 	}
 }

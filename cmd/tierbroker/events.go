@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -38,7 +40,7 @@ func kafkaEvent(log *zap.Logger, metrics *admin.Metrics) func(kafka.Event) {
 		if e.ClientID != "" {
 			fields = append(fields, zap.String("client", e.ClientID))
 		}
-		if e.Err != nil {
+		if e.Err != nil && !strings.Contains(e.Message, e.Err.Error()) { // one text, once
 			fields = append(fields, zap.Error(e.Err))
 		}
 		if e.Suppressed > 0 {

@@ -72,6 +72,9 @@ func (n *node) start(ctx context.Context) error {
 		if err := n.openStorage(); err != nil {
 			return err
 		}
+		if err := n.set.Settle(n.d.cluster.Image()); err != nil {
+			return fmt.Errorf("open the commit log: %w", err)
+		}
 	}
 	if err := n.register(ctx); err != nil {
 		return err
