@@ -75,7 +75,7 @@ test-unit: tools build
 test-race: tools
 	go test -race -short -timeout 10m $(RACE)
 
-## test-clients: real Kafka clients (Go, JavaScript, kcat, Java) against a broker (CLIENTS=kcat,java picks some)
+## test-clients: real Kafka clients (Go, JavaScript, kcat, Python, Java) against a broker (CLIENTS=kcat,java,groups picks some)
 .PHONY: test-clients
 test-clients: build
 	go run ./integration/clients $(if $(CLIENTS),-only $(CLIENTS))

@@ -1,7 +1,7 @@
 // Command clients runs real Kafka clients against a broker and says, case by case, what
 // works: franz-go, sarama, segmentio/kafka-go, kafkajs, @platformatic/kafka, librdkafka
-// (kcat), and the Java client's command line tools. README.md beside this file tells what is
-// checked and what is not.
+// (kcat and Python), and the Java client with its command line tools; then consumer groups of
+// each (groups.go). README.md beside this file tells what is checked and what is not.
 //
 // It talks to the broker at TIERBROKER_BOOTSTRAP, or builds cmd/tierbroker and starts one in a
 // temporary directory on free ports. Clients reach the broker through a proxy (proxy.go) that
@@ -11,5 +11,5 @@
 // Each case is one line of output, beginning with ok or FAIL; the last line is
 // "N passed, N failed". The exit code is 1 when anything failed.
 //
-// Usage: go run ./integration/clients [-only kcat,java]
+// Usage: go run ./integration/clients [-only kcat,java,groups]
 package main

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "clients to run, separated by commas (default all)")
+	only := flag.String("only", "", "clients to run, groups, or groups/CASE, separated by commas (default all)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	failed, err := run(ctx, os.Stdout, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }))
@@ -119,6 +119,7 @@ func run(ctx context.Context, out io.Writer, only []string) (failed int, err err
 	if len(only) == 0 || slices.Contains(only, reference) {
 		s.readBack(ctx, bootstrap)
 	}
+	runGroups(ctx, s, bootstrap, only)
 	if ctx.Err() != nil {
 		return s.failed, context.Cause(ctx)
 	}

