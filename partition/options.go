@@ -98,6 +98,16 @@ type Event struct {
 	Topic     string
 	Partition frame.PartitionID
 	Err       error
+	Loss      *Loss // not nil: records of the partition may be lost
+}
+
+// Loss says where a partition goes on after a loss of its local log, and what is left of it.
+type Loss struct {
+	Start      int64 // first offset that is left
+	End        int64 // first offset that was not recovered: what anybody has seen from here on is gone
+	Next       int64 // where the partition goes on; [End, Next) stays void
+	Newest     int64 // append time of the newest record that was recovered, ms; -1: there is none, or it isn't known
+	Durability cluster.Durability
 }
 
 // State of a partition on this broker (design, section 9).

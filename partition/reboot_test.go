@@ -130,6 +130,20 @@ func (c *rebootCase) run(t *testing.T, seed int64) {
 	w.close()
 }
 
+// loss returns the first loss that was told.
+func (w *world) loss() *Loss {
+	for {
+		select {
+		case e := <-w.events:
+			if e.Loss != nil {
+				return e.Loss
+			}
+		case <-time.After(20 * time.Second):
+			w.t.Fatal("no loss was told")
+		}
+	}
+}
+
 // The disk is lost and replaced: what was on it and not in the bucket is gone, and its offsets are not given out again.
 // A topic that is made while its broker is down begins at 0 all the same.
 func TestLostDisk(t *testing.T) {
@@ -145,7 +159,9 @@ func TestLostDisk(t *testing.T) {
 			return ack.BaseOffset
 		}
 		put("rolled")
+		rolledAt := w.now.Load()
 		require.NoError(t, p.Roll(context.Background()))
+		w.now.Add(1000)
 		put("lost 1")
 		high := put("lost 2")
 		w.close()
@@ -155,7 +171,10 @@ func TestLostDisk(t *testing.T) {
 			w.reopen() // the directory isn't new any more
 		}
 		p = w.await(id)
-		require.Greater(t, put("after"), high)
+		loss := w.loss()
+		require.Equal(t, Loss{Start: 0, End: 1, Next: loss.Next, Newest: rolledAt}, *loss)
+		require.Greater(t, loss.Next, high)
+		require.Equal(t, loss.Next, put("after"))
 		got := readAll(t, p)
 		require.Equal(t, "rolled", got[0].value)
 		require.Equal(t, "after", got[1].value)

@@ -313,7 +313,7 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 	p.tail, p.settled = nil, 0
 	p.pending, p.pendingSince = 0, 0
 	p.mu.Unlock()
-	p.set.event(Warn, p, fmt.Sprintf("offsets %d to %d are left void: records may have been lost there", end, to-1), nil)
+	p.set.lost(p, h, max(end, h.End), to)
 	p.set.markDirty(p)
 	return nil
 }

@@ -13,10 +13,14 @@ import (
 )
 
 // partitionEvent logs what package partition reports.
-func partitionEvent(log *zap.Logger) func(partition.Event) {
+func partitionEvent(log *zap.Logger, losses *lossLog) func(partition.Event) {
 	levels := map[partition.Level]zapcore.Level{partition.Debug: zap.DebugLevel, partition.Info: zap.InfoLevel,
 		partition.Warn: zap.WarnLevel, partition.Error: zap.ErrorLevel}
 	return func(e partition.Event) {
+		if e.Loss != nil {
+			losses.add(e.Topic, e.Partition.Partition, *e.Loss)
+			e.Level = partition.Debug // once for all of them is enough
+		}
 		var fields []zap.Field
 		if e.Topic != "" {
 			fields = append(fields, zap.String("topic", e.Topic), zap.Int32("partition", e.Partition.Partition))

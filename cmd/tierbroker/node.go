@@ -44,6 +44,7 @@ type node struct {
 	cache   *cache.Cache
 	set     *partition.Set
 	budget  int64 // bytes that the commit log may use
+	losses  *lossLog
 	broker  *broker.Broker
 
 	work   *errgroup.Group
@@ -110,6 +111,7 @@ func (n *node) openStorage() error {
 		return err
 	}
 	n.budget = diskBudget(c, used, free)
+	n.losses = newLossLog(n.d.log, lossQuiet)
 	pause := min(time.Minute, max(time.Second, c.SweepDelay/4))
 	n.set, err = partition.OpenSet(partition.SetOptions{
 		Dir: dir,
@@ -122,7 +124,7 @@ func (n *node) openStorage() error {
 		Incarnation: n.incarnation,
 		BootID:      bootID(),
 		Now:         nowMs,
-		OnEvent:     partitionEvent(n.d.log),
+		OnEvent:     partitionEvent(n.d.log, n.losses),
 		DiskBudget:  n.budget, RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
 		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
 	})
@@ -230,6 +232,7 @@ func (n *node) close() error {
 			ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 			n.err = errors.Join(n.err, wrapped("close the commit log", n.set.Close(ctx)))
 			cancel()
+			n.losses.close()
 		}
 		n.cancel()
 		if err := n.work.Wait(); !errors.Is(err, cluster.ErrSessionLost) {
