@@ -31,6 +31,8 @@ type Options struct {
 	Disk func() (total, usable int64, err error)
 	// DataDir is the path that DescribeLogDirs names.
 	DataDir string
+	// LeaseValid tells whether this broker's lease lives for certain; nil: it always does. See lease.go.
+	LeaseValid func() bool
 
 	MaxPartitions int32 // most partitions that one request may create; default 10,000
 
@@ -64,6 +66,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.LeaseValid == nil {
+		o.LeaseValid = func() bool { return true }
 	}
 	positive(&o.MaxPartitions, 10_000)
 	positive(&o.FetchMaxBytes, 55<<20)

@@ -121,6 +121,9 @@ func (b *Broker) askShard(ctx context.Context, c *call, shard int32, req kmsg.Re
 	if j == nil {
 		return nil, kerr.NotCoordinator
 	}
+	if err := b.leaseDoubt(); err != nil && !aliveOnly(req) {
+		return nil, err
+	}
 	who := group.Client{ID: c.ClientID, Host: "/" + host(c)}
 	result := make(chan groupResult, 1)
 	var token group.Token
@@ -133,6 +136,9 @@ func (b *Broker) askShard(ctx context.Context, c *call, shard int32, req kmsg.Re
 	}
 	select {
 	case r := <-result:
+		if err := b.leaseDoubt(); err != nil {
+			return nil, err
+		}
 		return r.resp, r.err
 	case <-ctx.Done():
 	}

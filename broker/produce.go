@@ -160,6 +160,9 @@ func (r *produceCall) appendOne(t *cluster.Topic, i, j int, part *kafka.ProduceP
 	if missing != nil {
 		return missing
 	}
+	if restsOnLease(t) && !r.b.o.LeaseValid() {
+		return kerr.NotLeaderForPartition
+	}
 	ack, err := p.Append(part.Records, partition.AppendOptions{Epoch: -1, Now: now})
 	if err != nil {
 		return err
@@ -248,6 +251,7 @@ func (r *produceCall) Wait(ctx context.Context) kafka.Response {
 	if r.req.Acks == -1 {
 		r.durable(ctx)
 	}
+	r.doubted()
 	r.count()
 	r.out = kafka.AppendProduceResponse(r.out[:0], r.c.Version, &r.resp)
 	r.bufs[0] = r.out

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // DefaultPrefix is where the state lives in etcd unless told otherwise.
@@ -141,7 +143,11 @@ func (c *Client) connect(ctx context.Context) error {
 	default:
 		cl, err := clientv3.New(clientv3.Config{
 			Endpoints: c.o.Endpoints, TLS: c.o.TLS, Username: c.o.Username, Password: c.o.Password,
-			DialTimeout: c.o.Timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+			DialTimeout: c.o.Timeout, DialKeepAliveTime: 6 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+			// The default pauses of up to two minutes between attempts to connect would cost a lease
+			// after an etcd that was away has come back.
+			DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 3 * time.Second,
+				Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}})},
 			// A member that lost its quorum must not look alive to its clients.
 			RejectOldCluster:   false,
 			MaxCallSendMsgSize: 2 << 20, MaxCallRecvMsgSize: 64 << 20,

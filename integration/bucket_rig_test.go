@@ -90,7 +90,7 @@ func newWire(t *testing.T, n *node) *wire {
 func (w *wire) request(req kmsg.Request) (kmsg.Response, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 40*time.Second)
 	defer cancel()
-	return w.cl.Broker(1).Request(ctx, req)
+	return w.cl.SeedBrokers()[0].Request(ctx, req) // whatever the cluster says of that broker
 }
 
 // produced is a broker's answer to one batch.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ func program(t testing.TB, name string) string {
 // node is one broker process over a data directory that outlives it.
 type node struct {
 	t            testing.TB
+	name         string // in logs; empty: broker
 	dir          string
 	kafka, admin string
 	args         []string
@@ -112,7 +114,7 @@ func newNode(t testing.TB, args ...string) *node {
 	t.Cleanup(func() {
 		n.kill()
 		if t.Failed() {
-			t.Logf("broker log:\n%s", n.out.String())
+			t.Logf("%s log:\n%s", cmp.Or(n.name, "broker"), n.out.String())
 		}
 	})
 	return n
@@ -197,7 +199,7 @@ func (n *node) stop() {
 	require.NoError(n.t, n.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-n.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		n.t.Fatalf("broker did not end on SIGTERM\n%s", n.out.String())
 	}
 	require.Equal(n.t, 0, n.cmd.ProcessState.ExitCode(), n.out.String())

@@ -40,7 +40,6 @@ type world struct {
 	owner Owner
 	h     *Head
 	now   int64
-	wals  int  // WAL objects put
 	plain bool // batches are not compressed
 
 	next    int64

@@ -128,7 +128,7 @@ type deleter struct {
 }
 
 func (d *deleter) add(key string, size int64) error {
-	if d.keep[key] || d.queued[key] || strings.HasPrefix(key, WALFolder) { // no head may drop what other partitions need
+	if d.keep[key] || d.queued[key] {
 		return nil
 	}
 	if d.queued == nil {

@@ -83,15 +83,10 @@ func (v *verifier) extents() error {
 		}
 		next, running = e.End, e.RunningMax
 		bytes, records, count = bytes+e.Bytes, records+e.Records, count+1
-		check := v.object
-		switch e.Kind {
-		case KindVoid:
+		if e.Kind != KindData {
 			continue
-		case KindWAL:
-			check = v.part
-		case KindData:
 		}
-		if err := check(&e); err != nil {
+		if err := v.object(&e); err != nil {
 			if !isDamage(err) {
 				return err
 			}

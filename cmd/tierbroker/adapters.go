@@ -14,16 +14,28 @@ import (
 )
 
 // current is the incarnation that serves now; nil between two of them.
-type current struct{ node atomic.Pointer[node] }
+type current struct {
+	node atomic.Pointer[node]
+	// between answers while there is none: with errors that clients try again on.
+	between atomic.Pointer[broker.Broker]
+}
 
 // Handle gives a request to the broker of the current incarnation.
 func (c *current) Handle(ctx context.Context, r *kafka.Request) kafka.Pending {
-	n := c.node.Load()
-	if n == nil || n.broker == nil {
-		return kafka.Done{None: true, Close: fmt.Errorf("the broker is starting")}
+	if n := c.node.Load(); n != nil && n.broker != nil {
+		return n.broker.Handle(ctx, r)
 	}
-	return n.broker.Handle(ctx, r)
+	if b := c.between.Load(); b != nil {
+		return b.Handle(ctx, r)
+	}
+	return kafka.Done{None: true, Close: fmt.Errorf("the broker is starting")}
 }
+
+// nowhere is a broker without partitions.
+type nowhere struct{}
+
+// Get finds nothing.
+func (nowhere) Get(frame.PartitionID) broker.Partition { return nil }
 
 // Stats gives the admin server every partition of this broker.
 func (c *current) Stats(yield func(partition.Stats) bool) {

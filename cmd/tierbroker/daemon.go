@@ -28,9 +28,11 @@ type daemon struct {
 	metrics  *admin.Metrics
 	counters *broker.Counters
 	current  *current
-	health   *health
-	began    time.Time
-	stopping time.Time // when a signal came
+	// endStandIn ends what answers clients between two incarnations; nil: nothing does.
+	endStandIn func()
+	health     *health
+	began      time.Time
+	stopping   time.Time // when a signal came
 
 	dir         *dataDir
 	kafka       *kafka.Server // nil without the broker role
@@ -56,6 +58,10 @@ func runDaemon(ctx context.Context, c *config.Config, log *zap.Logger) error {
 	}
 	if errors.Is(err, errSignal) || errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errSignal) {
 		err = nil
+	}
+	if d.endStandIn != nil {
+		err = errors.Join(err, d.closeKafka())
+		d.endStandIn()
 	}
 	err = errors.Join(err, d.close())
 	if err == nil && !d.stopping.IsZero() {

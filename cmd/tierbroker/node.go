@@ -40,6 +40,7 @@ type node struct {
 	incarnation string
 
 	session *cluster.Session
+	record  cluster.Broker // as registered
 	archive *tier.Archive
 	cache   *cache.Cache
 	set     *partition.Set
@@ -78,6 +79,9 @@ func (n *node) start(ctx context.Context) error {
 		}
 	}
 	if err := n.register(ctx); err != nil {
+		if errors.Is(err, cluster.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", errNotJoined, err)
+		}
 		return err
 	}
 	if c.HasRole(config.RoleController) {
@@ -209,6 +213,7 @@ func (n *node) startBroker() error {
 	n.broker, err = broker.New(broker.Options{
 		ID: c.BrokerID, Partitions: broker.Local(n.set), Cluster: n.d.cluster, Admin: n.d.cluster, Metrics: n.d.counters,
 		Log: n.d.log, Disk: func() (int64, int64, error) { return diskSpace(n.d.dir.path) }, DataDir: n.d.dir.path,
+		LeaseValid:    func() bool { return n.session.ValidFor(time.Now()) > 0 },
 		FetchMaxBytes: int32(c.FetchMaxBytes), FetchSessions: fetchSessions(c), ColdWorkers: c.ColdWorkers,
 	})
 	return err

@@ -9,12 +9,17 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tierbroker/tierbroker/broker"
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
 )
 
-// errLeaseLost ends an incarnation, not the process.
-var errLeaseLost = errors.New("the lease in etcd has ended")
+// errLeaseLost ends an incarnation, not the process; errNotJoined keeps one from
+// beginning while etcd doesn't answer.
+var (
+	errLeaseLost = errors.New("the lease in etcd has ended")
+	errNotJoined = errors.New("etcd gives no lease")
+)
 
 // serve runs one incarnation after the other. A lease that ends (the process was
 // paused, etcd was away for too long) costs the incarnation its partitions; the
@@ -38,11 +43,34 @@ func (d *daemon) serve(ctx context.Context) error {
 	for {
 		err := d.serveOnce(ctx, failed)
 		d.began = time.Now()
-		if !errors.Is(err, errLeaseLost) {
+		switch {
+		case errors.Is(err, errLeaseLost):
+			d.log.Warn("joining the cluster again", zap.Error(err))
+		case errors.Is(err, errNotJoined) && ctx.Err() == nil:
+			d.log.Warn("can't join the cluster; trying again", zap.Error(err))
+			select {
+			case <-time.After(etcdRetry):
+			case <-ctx.Done():
+			}
+		default:
 			return err
 		}
-		d.log.Warn("joining the cluster again", zap.Error(err))
 	}
+}
+
+// standIn makes a broker without partitions answer until the next incarnation serves;
+// the function that it returns ends it.
+func (d *daemon) standIn() (end func(), err error) {
+	b, err := broker.New(broker.Options{ID: d.config.BrokerID, Partitions: nowhere{}, Cluster: d.cluster, Admin: d.cluster,
+		Metrics: d.counters, Log: d.log, DataDir: d.dir.path, FetchSessions: -1, ColdWorkers: 1})
+	if err != nil {
+		return nil, err
+	}
+	d.current.between.Store(b)
+	return func() {
+		d.current.between.Store(nil)
+		b.Close()
+	}, nil
 }
 
 func (d *daemon) serveOnce(ctx context.Context, failed <-chan error) error {
@@ -51,14 +79,25 @@ func (d *daemon) serveOnce(ctx context.Context, failed <-chan error) error {
 		return err
 	}
 	d.current.node.Store(n)
+	if d.endStandIn != nil {
+		d.endStandIn()
+		d.endStandIn = nil
+	}
 	if d.kafka != nil {
 		d.kafka.Start()
 	}
 	d.log.Info("ready", d.readyFields()...)
 	err = d.watch(ctx, n, failed)
-	if !errors.Is(err, errLeaseLost) {
+	switch {
+	case !errors.Is(err, errLeaseLost):
 		// Connections go first, so that no request meets a closed commit log.
 		err = errors.Join(err, d.closeKafka())
+	case d.kafka != nil:
+		end, serr := d.standIn()
+		if serr != nil {
+			return errors.Join(serr, n.close())
+		}
+		d.endStandIn = end
 	}
 	d.current.node.Store(nil)
 	return errors.Join(err, n.close())
@@ -84,6 +123,7 @@ func (d *daemon) watch(ctx context.Context, n *node, failed <-chan error) error 
 		case <-ctx.Done():
 			d.stopping = time.Now()
 			d.health.set("process", "stopping", true)
+			d.drain(n)
 			return context.Cause(ctx)
 		case err := <-failed:
 			return err
