@@ -6,7 +6,7 @@
 //
 // A head is the root of one partition. It is replaced by compare-and-swap only, and that swap is the only commit: an object is part
 // of the archive when a head names it, directly or through a page, and not before. An extent is one range of offsets: in a
-// data object, in a WAL object (which package tier/wal reads), or void (given up, never assigned). Extents follow each other without a
+// data object, in a part of a WAL object (whose own format package tier/wal owns: a head says where the part lies), or void (given up, never assigned). Extents follow each other without a
 // hole from the head's first extent to End. Start is where clients may begin; it may lie inside an extent, and inside a batch.
 // Older extents are in immutable pages of 1,024, older pages in pages of pages; each entry has the maximum of all timestamps below
 // it, and the running maximum up to it, so that an offset or a timestamp costs one page per level.
@@ -30,7 +30,9 @@
 //     passed the version that would have named it. An older head that is kept protects what it names. Unknown keys are reported.
 //  8. Order: an object is put before the swap that names it, a page before the head; the head drops an object before it is deleted,
 //     and forgets that it dropped it after. A crash anywhere leaves an orphan, never a hole.
-//  9. Decoders are bounded: hostile bytes cost an error, and memory in proportion to what is there.
+//  9. No partition deletes a WAL object, or drops one: other partitions have parts in it. Extents that name one are merged into data
+//     objects before all others, and stay in the head until then.
+// 10. Decoders are bounded: hostile bytes cost an error, and memory in proportion to what is there.
 //
 // # Crashes and failures
 //

@@ -155,6 +155,9 @@ func checkExtents(part string, es []Extent, start int64) (int64, error) {
 		if e.Kind == KindData && (e.Key == "" || e.Size > MaxObjectSize || e.FooterOff < int64(len(headMagic)) || e.IndexOff < e.FooterOff || e.IndexOff > e.Size-trailerLen) {
 			return 0, corrupt(part, "extent %d [%d, %d) has a wrong object", i, e.Start, e.End)
 		}
+		if e.Kind == KindWAL && !e.checkWAL() {
+			return 0, corrupt(part, "extent %d [%d, %d) has a wrong part of a WAL object", i, e.Start, e.End)
+		}
 		start = e.End
 	}
 	return start, nil

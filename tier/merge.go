@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 )
@@ -28,9 +27,13 @@ func (o *MergeOptions) setDefaults() {
 	o.MinObjects = max(o.MinObjects, 2)
 }
 
-// pick returns the oldest run of neighbours that is worth merging. No input may be more than half of the result, or it would be
-// copied again and again for a few bytes more.
+// pick returns the oldest run of neighbours that is worth merging. Extents in WAL objects come first, however large or few: a WAL
+// object stays until the last of them is gone. Of data objects no input may be more than half of the result, or it would be copied again
+// and again for a few bytes more.
 func (o *MergeOptions) pick(es []Extent, start int64) (from, to int) {
+	if from, to = o.pickWAL(es, start); from != to {
+		return from, to
+	}
 	small := func(e *Extent) bool { return e.Kind == KindData && e.Size < o.SmallBytes && e.End > start }
 	for i := 0; i < len(es); i++ {
 		sum, largest, n := int64(0), int64(0), i
@@ -43,6 +46,20 @@ func (o *MergeOptions) pick(es []Extent, start int64) (from, to int) {
 		}
 	}
 	return 0, 0
+}
+
+// pickWAL returns the oldest run of neighbours in WAL objects.
+func (o *MergeOptions) pickWAL(es []Extent, start int64) (from, to int) {
+	for from < len(es) && (es[from].Kind != KindWAL || es[from].End <= start) {
+		from++
+	}
+	sum := int64(0)
+	for to = from; to < len(es) && to-from < o.MaxObjects && es[to].Kind == KindWAL; to++ {
+		if sum += es[to].Len; to > from && sum > o.TargetBytes {
+			break
+		}
+	}
+	return from, to
 }
 
 // Merge rewrites one run of small neighbours, those in the head only, into one object, and swaps it in for them. It reports whether
@@ -87,16 +104,19 @@ var errInputsGone = errors.New("inputs of a merge are not in the head any more")
 
 // replace puts out in the place of inputs, if they are all still there.
 func (h *Head) replace(inputs []Extent, out Extent, now int64) error {
-	i := slices.IndexFunc(h.Extents, func(e Extent) bool { return e.Key == inputs[0].Key })
+	same := func(e, x *Extent) bool { return e.Key == x.Key && e.Off == x.Off && e.Start == x.Start }
+	i := slices.IndexFunc(h.Extents, func(e Extent) bool { return same(&e, &inputs[0]) })
 	if i < 0 || len(h.Extents) < i+len(inputs) {
 		return errInputsGone
 	}
 	for k, e := range h.Extents[i : i+len(inputs)] {
-		if e.Key != inputs[k].Key {
+		if !same(&e, &inputs[k]) {
 			return errInputsGone
 		}
 		out.RunningMax = e.RunningMax
-		h.Dropped = append(h.Dropped, Dropped{Key: e.Key, Time: now, Size: e.Size})
+		if e.Kind == KindData {
+			h.Dropped = append(h.Dropped, Dropped{Key: e.Key, Time: now, Size: e.Size})
+		}
 	}
 	h.Extents = slices.Replace(h.Extents, i, i+len(inputs), out)
 	h.Objects -= int64(len(inputs)) - 1
@@ -105,38 +125,24 @@ func (h *Head) replace(inputs []Extent, out Extent, now int64) error {
 
 // mergeObjects uploads one object with the batches of all inputs.
 func (a *Archive) mergeObjects(ctx context.Context, h *Head, inputs []Extent, now int64) (Extent, error) {
-	src := &mergeSource{ctx: ctx, inputs: inputs}
 	op := bucket.Op{Class: bucket.ClassSweep, Topic: h.Topic, Kind: bucket.KindData}
+	src := &mergeSource{ctx: ctx, a: a, op: op, inputs: inputs}
 	spec := ObjectSpec{
 		ID: h.ID, Topic: h.Topic, Epoch: h.Epoch, Start: inputs[0].Start, End: inputs[len(inputs)-1].End,
 		LogStart: h.Start, Now: now, Epochs: h.Epochs, AllowBefore: true,
 	}
-	var times Identity
 	for i := range inputs {
-		e := &inputs[i]
-		obj, err := openObject(ctx, a.opts.Sweep, op, e.Key, e.Size, e.IndexOff)
-		if err != nil {
+		if err := src.open(&inputs[i], &spec); err != nil {
 			return Extent{}, fmt.Errorf("merge: %w", err)
 		}
-		if err := src.add(ctx, obj, &spec); err != nil {
-			return Extent{}, fmt.Errorf("merge: %w", err)
-		}
-		id := &obj.Identity
-		if i == 0 {
-			times = *id
-		}
-		times.MinAppendTime = minTime(times.MinAppendTime, id.MinAppendTime)
-		times.MaxAppendTime = max(times.MaxAppendTime, id.MaxAppendTime)
-		times.RetentionTime = max(times.RetentionTime, id.RetentionTime)
 	}
-	// Producers are as of the end, so the last input's snapshot is the right one.
-	last := src.objects[len(src.objects)-1]
 	var err error
-	if spec.Producers, err = last.Producers(ctx); err != nil {
+	if spec.Producers, err = src.producers(h); err != nil {
 		return Extent{}, fmt.Errorf("merge: %w", err)
 	}
 	e, err := a.upload(ctx, a.opts.Sweep, op, spec, src, func(i *Identity) {
-		i.MinAppendTime, i.MaxAppendTime, i.RetentionTime = times.MinAppendTime, times.MaxAppendTime, times.RetentionTime
+		t := &src.times
+		i.MinAppendTime, i.MaxAppendTime, i.RetentionTime = t.MinAppendTime, t.MaxAppendTime, t.RetentionTime
 	})
 	if err != nil {
 		return e, err
@@ -150,48 +156,4 @@ func (a *Archive) mergeObjects(ctx context.Context, h *Head, inputs []Extent, no
 			e.Start, e.End, records, bytes, e.Records, e.Bytes, ErrCorrupt)
 	}
 	return e, nil
-}
-
-// mergeSource streams the batches of several objects.
-type mergeSource struct {
-	ctx     context.Context
-	inputs  []Extent
-	objects []*Object
-}
-
-// add takes another object in, with what the spec must keep of it.
-func (s *mergeSource) add(ctx context.Context, o *Object, spec *ObjectSpec) error {
-	e := &s.inputs[len(s.objects)]
-	if i := &o.Identity; i.ID() != spec.ID || i.Base > e.Start || i.End < e.End {
-		return &CorruptError{Key: o.Key, Part: "identity", Reason: fmt.Sprintf("it is [%d, %d) of %v, the head says [%d, %d)", i.Start, i.End, i.ID(), e.Start, e.End)}
-	}
-	if slices.Contains(o.Identity.Flags, FlagSparse) {
-		spec.Sparse = true
-	}
-	if !slices.Contains(o.Identity.Flags, FlagNoAborted) {
-		txns, err := o.Aborted(ctx)
-		if err != nil {
-			return err
-		}
-		spec.Aborted = append(spec.Aborted, txns...)
-	}
-	s.objects = append(s.objects, o)
-	return nil
-}
-
-// Batches implements Source. Append times are not known per batch; the caller puts those of the inputs into the result.
-func (s *mergeSource) Batches(yield func(b []byte, e BatchInfo) error) error {
-	for i, o := range s.objects {
-		e := &s.inputs[i]
-		err := o.Batches(s.ctx, e.Start, e.End, func(b []byte, h *batch.Header) error {
-			return yield(b, BatchInfo{
-				Base: h.BaseOffset, Last: h.LastOffset(), MaxTimestamp: h.MaxTimestamp, Epoch: h.LeaderEpoch,
-				Records: h.RecordCount, Size: len(b),
-			})
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

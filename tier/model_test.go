@@ -40,6 +40,7 @@ type world struct {
 	owner Owner
 	h     *Head
 	now   int64
+	wals  int  // WAL objects put
 	plain bool // batches are not compressed
 
 	next    int64

@@ -182,17 +182,17 @@ const blockCost = 128 // bytes of memory that a Block takes
 
 // view returns the block table of an extent from memory or bucket.
 func (a *Archive) view(ctx context.Context, op bucket.Op, h *Head, e *Extent) (*view, error) {
-	if e.Kind != KindData {
+	if e.Kind != KindData && e.Kind != KindWAL {
 		return nil, fmt.Errorf("extent [%d, %d) of %v is of kind %q: %w", e.Start, e.End, h.ID, e.Kind, ErrFeature)
 	}
-	if v, ok := a.meta.get(e.Key); ok {
+	if v, ok := a.meta.get(e.viewKey()); ok {
 		return v.(*view), nil
 	}
 	return a.loadView(ctx, op, h, *e)
 }
 
 func (a *Archive) loadView(ctx context.Context, op bucket.Op, h *Head, e Extent) (*view, error) {
-	v, err := loadMeta(ctx, a.meta, e.Key, a.viewLoader(op, h.ID, e))
+	v, err := loadMeta(ctx, a.meta, e.viewKey(), a.viewLoader(op, h.ID, e))
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +200,9 @@ func (a *Archive) loadView(ctx context.Context, op bucket.Op, h *Head, e Extent)
 }
 
 func (a *Archive) viewLoader(op bucket.Op, id frame.PartitionID, e Extent) func(context.Context) (any, int64, error) {
+	if e.Kind == KindWAL {
+		return a.partLoader(op, id, e)
+	}
 	return func(ctx context.Context) (any, int64, error) {
 		o, err := openObject(ctx, a.opts.Cold, op, e.Key, e.Size, e.IndexOff)
 		if err != nil {
@@ -215,9 +218,9 @@ func (a *Archive) viewLoader(op bucket.Op, id frame.PartitionID, e Extent) func(
 
 // prefetchView begins to load a block table and doesn't wait.
 func (a *Archive) prefetchView(op bucket.Op, h *Head, e Extent) {
-	if _, ok := a.meta.get(e.Key); ok || e.Kind != KindData {
+	if _, ok := a.meta.get(e.viewKey()); ok {
 		return
 	}
 	// An error shows again, and is told, when somebody needs the block table.
-	_, _ = a.meta.fly(e.Key, a.viewLoader(op, h.ID, e))
+	_, _ = a.meta.fly(e.viewKey(), a.viewLoader(op, h.ID, e))
 }

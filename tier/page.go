@@ -140,7 +140,7 @@ func (a *Archive) newSpiller(id frame.PartitionID, topic string, epoch int32) *s
 func (s *spiller) spill(ctx context.Context, h *Head) error {
 	s.used = map[string]bool{}
 	o := &s.a.opts
-	for len(h.Extents) >= o.InlineExtents+o.PageExtents {
+	for len(h.Extents) >= o.InlineExtents+o.PageExtents && !slices.ContainsFunc(h.Extents[:o.PageExtents], inWAL) {
 		p := &Page{Format: pageFormat, ID: s.id, Extents: h.Extents[:o.PageExtents]}
 		r, err := s.put(ctx, p)
 		if err != nil {
@@ -154,6 +154,10 @@ func (s *spiller) spill(ctx context.Context, h *Head) error {
 	}
 	return nil
 }
+
+// inWAL: an extent in a WAL object stays in the head until a merge has put its batches into a data object, because merges look there
+// only, and a WAL object dies with the last extent that names it.
+func inWAL(e Extent) bool { return e.Kind == KindWAL }
 
 // fold puts the oldest pages of a level into one of the next level when there are twice as many as fit.
 func (s *spiller) fold(ctx context.Context, h *Head) error {

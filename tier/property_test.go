@@ -102,7 +102,7 @@ func TestRandomHistoriesMatchModel(t *testing.T) {
 		w := newWorld(t, seed)
 		w.claim()
 		var log []string
-		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"roll", "roll", "roll", "roll", "two", "void", "delete", "retainTime", "retainSize", "merge", "claim", "sweep", "reopen", "ceiling"}), 20, 120).Draw(rt, "steps")
+		steps := rapid.SliceOfN(rapid.SampledFrom([]string{"roll", "roll", "roll", "roll", "two", "void", "delete", "retainTime", "retainSize", "merge", "claim", "sweep", "reopen", "ceiling", "adopt", "adopt"}), 20, 120).Draw(rt, "steps")
 		for _, s := range steps {
 			log = append(log, s)
 			w.step(s)
@@ -137,6 +137,9 @@ func (w *world) step(s string) {
 		require.NoError(w.t, err)
 		w.h, err = w.a.CommitRoll(ctx(w.t), w.id, w.h, w.owner, []Extent{a, b}, nil)
 		require.NoError(w.t, err)
+	case "adopt":
+		w.write(1 + w.rng.IntN(12))
+		w.adopt(4)
 	case "void":
 		to := w.next + 1 + w.rng.Int64N(3)
 		h, err := w.a.CommitRoll(ctx(w.t), w.id, w.h, w.owner, []Extent{VoidExtent(w.next, to, w.owner.Epoch)}, nil)

@@ -147,6 +147,9 @@ func noRelease() {}
 
 // fetch returns bytes of an object, from the cache when there is one.
 func (a *Archive) fetch(ctx context.Context, op bucket.Op, e *Extent, off, n int64) (blockData, error) {
+	if e.Kind == KindWAL {
+		op.Kind = bucket.KindWAL
+	}
 	if a.opts.Cache != nil {
 		s, err := a.opts.Cache.Read(ctx, op, e.Key, e.Size, off, n)
 		if err != nil {

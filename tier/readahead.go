@@ -69,19 +69,21 @@ func (a *Archive) readAhead(op bucket.Op, h *Head, e *Extent, last *Block, offse
 	if s.streak == 0 {
 		return
 	}
-	want := min(int64(firstAhead)<<(s.streak-1), a.opts.ReadAhead) - (e.FooterOff - last.Off - last.Stored)
+	want := min(int64(firstAhead)<<(s.streak-1), a.opts.ReadAhead) - (e.batchesEnd() - last.Off - last.Stored)
 	if want <= 0 || len(h.Extents) == 0 || e.End < h.Extents[0].Start {
 		return // or in a page, which the reader loads soon enough
 	}
 	ahead := max(s.ahead, e.End)
 	for i := searchExtents(h.Extents, e.End); i < len(h.Extents) && want > 0; i++ {
 		n := &h.Extents[i]
-		if n.Kind == KindData && n.Start >= ahead {
-			a.prefetchView(op, h, *n)
-			a.opts.Cache.Prefetch(op, n.Key, n.Size, 0, min(want, n.FooterOff))
+		if n.Kind != KindVoid && n.Start >= ahead {
+			a.prefetchView(op, h, *n) // which reads the whole part of a WAL object
+			if n.Kind == KindData {
+				a.opts.Cache.Prefetch(op, n.Key, n.Size, 0, min(want, n.FooterOff))
+			}
 			ahead = n.End
 		}
-		want -= n.Size
+		want -= n.stored()
 	}
 	if ahead > s.ahead {
 		a.readers.asked(h.ID, next, ahead)

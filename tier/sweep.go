@@ -128,7 +128,7 @@ type deleter struct {
 }
 
 func (d *deleter) add(key string, size int64) error {
-	if d.keep[key] || d.queued[key] {
+	if d.keep[key] || d.queued[key] || strings.HasPrefix(key, WALFolder) { // no head may drop what other partitions need
 		return nil
 	}
 	if d.queued == nil {

@@ -83,10 +83,15 @@ func (v *verifier) extents() error {
 		}
 		next, running = e.End, e.RunningMax
 		bytes, records, count = bytes+e.Bytes, records+e.Records, count+1
-		if e.Kind != KindData {
+		check := v.object
+		switch e.Kind {
+		case KindVoid:
 			continue
+		case KindWAL:
+			check = v.part
+		case KindData:
 		}
-		if err := v.object(&e); err != nil {
+		if err := check(&e); err != nil {
 			if !isDamage(err) {
 				return err
 			}
