@@ -62,6 +62,8 @@ type Options struct {
 	OffsetsRetentionCheck  time.Duration // offsets.retention.check.interval.ms, 10 min
 	MaxOffsetMetadataBytes int           // offset.metadata.max.bytes, 4096
 	MaxGroups              int           // groups of this shard, new ones above it get COORDINATOR_NOT_AVAILABLE; 1<<20
+	MaxGroupBytes          int           // of what the members of a group say, and their assignments; 8 MiB
+	MaxMemberBytes         int           // the same of all groups of this shard; 64 MiB
 	ConsumerSessionTimeout time.Duration // group.consumer.session.timeout.ms, 45 s
 	ConsumerHeartbeat      time.Duration // group.consumer.heartbeat.interval.ms, 5 s
 	ConsumerMaxSize        int           // group.consumer.max.size, no limit
@@ -85,6 +87,7 @@ type Stats struct {
 	Groups     map[State]int // by state
 	Offsets    int
 	Members    int
+	Bytes      int    // what the members say of themselves, and their assignments
 	Rebalances uint64 // completed, since New
 	Expired    uint64 // offsets that expired, since New
 	BadRecords uint64 // records that Apply skipped, since New
@@ -115,6 +118,8 @@ func (o *Options) setDefaults() {
 	number(&o.ConsumerMaxSize, math.MaxInt32)
 	number(&o.MaxOffsetMetadataBytes, 4096)
 	number(&o.MaxGroups, 1<<20)
+	number(&o.MaxGroupBytes, 8<<20)
+	number(&o.MaxMemberBytes, 64<<20)
 	if len(o.ConsumerAssignors) == 0 {
 		o.ConsumerAssignors = []string{"uniform", "range"}
 	}

@@ -33,6 +33,7 @@ type classic struct {
 	unsynced     map[string]struct{} // members that haven't synced in this generation
 	supports     map[string]int      // protocol -> members that support it
 	joining      int                 // members that wait for the join to end
+	weight
 }
 
 type classicMember struct {
@@ -53,9 +54,10 @@ type protocol struct {
 	meta []byte
 }
 
-func newClassic(g *group, now int64) *classic {
+func newClassic(m *Machine, g *group) *classic {
 	return &classic{
-		g: g, state: StateEmpty, since: now, members: map[string]*classicMember{}, static: map[string]string{},
+		weight: weight{all: &m.memberBytes},
+		g:      g, state: StateEmpty, since: m.now.wall, members: map[string]*classicMember{}, static: map[string]string{},
 		pending: map[string]struct{}{}, unsynced: map[string]struct{}{}, supports: map[string]int{},
 	}
 }
@@ -89,6 +91,7 @@ func (c *classic) add(mem *classicMember) {
 		c.leader = mem.id
 	}
 	c.count(mem, 1)
+	c.grow(len(mem.assignment))
 	if mem.join != nil {
 		c.joining++
 	}
@@ -96,6 +99,7 @@ func (c *classic) add(mem *classicMember) {
 }
 
 func (c *classic) count(mem *classicMember, d int) {
+	c.grow(d * mem.bytes())
 	for _, p := range mem.protocols {
 		if c.supports[p.name] += d; c.supports[p.name] == 0 {
 			delete(c.supports, p.name)
@@ -117,6 +121,7 @@ func (c *classic) remove(m *Machine, id string, e *kerr.Error) {
 	delete(c.members, id)
 	c.order = nil
 	c.count(mem, -1)
+	c.assign(mem, nil)
 	if mem.instance != nil && c.static[*mem.instance] == id {
 		delete(c.static, *mem.instance)
 	}

@@ -62,7 +62,7 @@ func (m *Machine) joinGroup(client Client, token Token, r *kmsg.JoinGroupRequest
 			return
 		}
 		g = m.ensure(r.Group)
-		g.classic = newClassic(g, m.now.wall)
+		g.classic = newClassic(m, g)
 	}
 	g.classic.joinRequest(m, j, w)
 	m.release(g)
@@ -113,6 +113,8 @@ func (c *classic) accepts(m *Machine, id string) bool {
 func (c *classic) joinRequest(m *Machine, j *joinRequest, w *waiter) {
 	_, pending := c.pending[j.MemberID]
 	switch {
+	case !c.roomForJoin(m, j):
+		m.answer(w, joinError(j.MemberID, kerr.GroupMaxSizeReached))
 	case !c.accepts(m, j.MemberID):
 		c.remove(m, j.MemberID, kerr.GroupMaxSizeReached)
 		m.answer(w, joinError("", kerr.GroupMaxSizeReached))

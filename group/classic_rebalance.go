@@ -20,7 +20,7 @@ func (c *classic) prepareOrComplete(m *Machine) {
 func (c *classic) prepare(m *Machine) {
 	if c.state == StateCompleting {
 		for _, mem := range c.list() {
-			mem.assignment = nil
+			c.assign(mem, nil)
 			c.endSync(m, mem, &kmsg.SyncGroupResponse{ErrorCode: kerr.RebalanceInProgress.Code})
 		}
 	}

@@ -62,7 +62,7 @@ func (m *Machine) loadClassic(g *group) {
 	if !ok {
 		return
 	}
-	c := newClassic(g, m.now.wall)
+	c := newClassic(m, g)
 	c.generation, c.protocolType = v.Generation, v.ProtocolType
 	if v.Version >= 2 && v.CurrentStateTimestamp >= 0 {
 		c.since = v.CurrentStateTimestamp

@@ -57,12 +57,20 @@ func (c *classic) syncRequest(m *Machine, r *kmsg.SyncGroupRequest, w *waiter) {
 	if c.leader != mem.id {
 		return
 	}
+	if !c.roomForSync(m, r) {
+		// Kafka can't write such a group either: nobody gets an assignment, and all begin anew.
+		for _, o := range c.list() {
+			c.endSync(m, o, &kmsg.SyncGroupResponse{ErrorCode: kerr.UnknownServerError.Code})
+		}
+		c.prepare(m)
+		return
+	}
 	for _, o := range c.members {
-		o.assignment = nil
+		c.assign(o, nil)
 	}
 	for _, a := range r.GroupAssignment {
 		if o := c.members[a.MemberID]; o != nil {
-			o.assignment = slices.Clone(a.MemberAssignment)
+			c.assign(o, slices.Clone(a.MemberAssignment))
 		}
 	}
 	c.to(m, StateStable)

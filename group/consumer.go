@@ -35,6 +35,7 @@ type consumer struct {
 	static map[string]string             // instance id -> member id; derived
 	owners map[[16]byte]map[int32]string // who has a partition, or has yet to give it up; derived
 	seen   uint64                        // Machine.topicsVersion the subscriptions were resolved against
+	weight
 }
 
 // has says which records there are.
@@ -46,6 +47,8 @@ type member struct {
 	meta memberMeta
 	now  current
 	want assignment // its part of the target assignment
+	// bytes is what meta counts for in the group's weight.
+	bytes int
 	// which records there are
 	hasMeta, hasNow, hasWant bool
 }

@@ -66,6 +66,17 @@ func (c *consumer) checkJoin(m *Machine, j *joinRequest, id string) (sub kmsg.Co
 	if len(c.members) >= m.opts.ConsumerMaxSize && c.members[id] == nil {
 		return sub, kerr.GroupMaxSizeReached
 	}
+	old := c.members[id]
+	if old == nil && j.InstanceID != nil {
+		old = c.members[c.static[*j.InstanceID]]
+	}
+	held := 0
+	if old != nil {
+		held = old.bytes
+	}
+	if !m.fits(&c.weight, held, j.bytes()) {
+		return sub, kerr.GroupMaxSizeReached
+	}
 	if j.ProtocolType != consumerType || len(j.protocols) == 0 {
 		return sub, kerr.InconsistentGroupProtocol
 	}

@@ -137,6 +137,9 @@ func (m *Machine) memberBeat(client Client, r *kmsg.ConsumerGroupHeartbeatReques
 			return f
 		}
 	}
+	if f = m.roomForBeat(client, c, mem, r); f != nil {
+		return f
+	}
 	c = m.create(r.Group, g, plan)
 	if plan != nil {
 		// It may come in the place of a member that was there before the group changed.

@@ -20,7 +20,7 @@ func (m *Machine) applyConsumer(kind int16, k *keyReader, value []byte) bool {
 		if g == nil {
 			g = &group{id: string(id)}
 		}
-		c := &consumer{g: g, members: map[string]*member{}, regexes: map[string]*regex{}, static: map[string]string{}, owners: map[[16]byte]map[int32]string{}}
+		c := &consumer{weight: weight{all: &m.memberBytes}, g: g, members: map[string]*member{}, regexes: map[string]*regex{}, static: map[string]string{}, owners: map[[16]byte]map[int32]string{}}
 		if !c.apply(kind, string(second), value) {
 			return false
 		}
@@ -153,6 +153,12 @@ func (c *consumer) applyMember(mem *member, value []byte) bool {
 			return false
 		}
 	}
+	size := len(value)
+	if value != nil {
+		size += memberOverhead
+	}
+	c.grow(size - mem.bytes)
+	mem.bytes = size
 	if old := mem.meta.instance; old != nil && c.static[*old] == mem.id {
 		delete(c.static, *old)
 	}

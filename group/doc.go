@@ -76,6 +76,8 @@
 //   - A member of the new protocol that joins again with epoch 0 under its own id is taken in anew, without the partitions
 //     it had; Kafka fences it until its session ends.
 //   - If the last member of the new protocol is replaced by its static self in the classic protocol, the group rebalances.
+//   - What members say of themselves is bounded, for each group and for each shard: GROUP_MAX_SIZE_REACHED. Kafka takes any
+//     amount into memory, and fails when the group's record is too large.
 //   - Member ids handed out and not used are bounded for each group, and so are groups for each shard.
 //
 // # Never

@@ -28,6 +28,7 @@ type Machine struct {
 	arena         []byte   // the records of the step under way
 	sweep         []string // groups that the expiry under way has to look at yet
 	offsets       int      // committed offsets held
+	memberBytes   int      // what members say of themselves, in all groups
 	rebalances    uint64
 	expired       uint64
 	badRecords    uint64
@@ -178,7 +179,7 @@ func (m *Machine) Snapshot() iter.Seq[Record] {
 
 // Stats counts the present state. It costs O(groups).
 func (m *Machine) Stats() Stats {
-	s := Stats{Groups: map[State]int{}, Offsets: m.offsets, Rebalances: m.rebalances, Expired: m.expired, BadRecords: m.badRecords}
+	s := Stats{Groups: map[State]int{}, Offsets: m.offsets, Bytes: m.memberBytes, Rebalances: m.rebalances, Expired: m.expired, BadRecords: m.badRecords}
 	for _, g := range m.groups {
 		s.Groups[g.state()]++
 		s.Members += g.memberCount()

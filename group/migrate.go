@@ -139,7 +139,7 @@ func (m *Machine) mayDowngrade(c *consumer, leaving *member) bool {
 // downgrade turns a consumer group into a classic one without the member that goes, and lets the others join anew.
 func (m *Machine) downgrade(c *consumer, leaving string) bool {
 	g := c.g
-	next := newClassic(g, m.now.wall)
+	next := newClassic(m, g)
 	next.protocolType, next.generation = consumerType, c.epoch
 	for _, id := range sortedKeys(c.members) {
 		mem := c.members[id]
@@ -152,6 +152,7 @@ func (m *Machine) downgrade(c *consumer, leaving string) bool {
 		})
 	}
 	if next.protocol = next.choose(); next.protocol == "" {
+		next.grow(-next.bytes)
 		return false
 	}
 	next.to(m, StateStable)

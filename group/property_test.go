@@ -21,6 +21,7 @@ func TestClients(t *testing.T) {
 			s.random(t, kind)
 			_, err := s.owners()
 			require.NoError(t, err)
+			require.Equal(t, weigh(s.w.m), s.w.m.memberBytes)
 		}
 		if len(s.clients) == 0 {
 			s.add(kind == "modern", nil)

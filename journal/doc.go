@@ -16,7 +16,7 @@
 // # An operation
 //
 //	op         runs under the shard's lock on the machine, which has applied the records of its step already
-//	append     as one batch, under the same lock: the order of the operations is the order of the log
+//	append     as one batch (from 16 MiB on: as several, which a crash may come between), under the same lock: the order of the operations is the order of the log
 //	written    without the lock
 //	durable    the shard's loop waits, in log order, and calls Step.Done in that order
 //

@@ -89,26 +89,52 @@ const compressFrom = 32 << 10
 // take puts a step in line and appends its records. The caller holds mu and calls finish without it.
 func (r *run[M]) take(st Step) *entry {
 	e := &entry{done: st.Done}
-	if len(st.Records) > 0 {
-		e.batch = r.build(st.Records)
+	records := st.Records
+	for n := atOnce(records); n < len(records); n = atOnce(records) {
+		r.enqueue(&entry{batch: r.build(records[:n])})
+		records = records[n:]
 	}
-	switch {
-	case e.batch == nil && len(r.queue) == 0 && !r.busy:
+	if len(records) > 0 {
+		e.batch = r.build(records)
+	}
+	if e.batch == nil && len(r.queue) == 0 && !r.busy {
 		e.now = true
-	case e.batch == nil:
-		r.queue = append(r.queue, e)
-	default:
-		r.queue = append(r.queue, e)
-		if r.inSnap || len(r.held) > 0 || !r.append(e) {
-			r.held = append(r.held, e)
-			r.heldBytes += int64(len(e.batch))
-		} else {
-			e.direct = true
-		}
-		r.wakeUp()
+	} else {
+		r.enqueue(e)
 	}
 	r.arm()
 	return e
+}
+
+// maxBatchBytes is the size from which a step is cut into several batches: what a topic takes is limited, and steps that
+// delete have no limit.
+const maxBatchBytes = 16 << 20
+
+// atOnce returns how many of the records go into the next batch, at least one.
+func atOnce(records []Record) int {
+	size := 0
+	for i := range records {
+		size += len(records[i].Key) + len(records[i].Value) + 16
+		if size > maxBatchBytes && i > 0 {
+			return i
+		}
+	}
+	return len(records)
+}
+
+// enqueue puts an entry in line and appends its batch, if it has one. The caller holds mu.
+func (r *run[M]) enqueue(e *entry) {
+	r.queue = append(r.queue, e)
+	if e.batch == nil {
+		return
+	}
+	if r.inSnap || len(r.held) > 0 || !r.append(e) {
+		r.held = append(r.held, e)
+		r.heldBytes += int64(len(e.batch))
+	} else {
+		e.direct = true
+	}
+	r.wakeUp()
 }
 
 func (r *run[M]) build(records []Record) []byte {
