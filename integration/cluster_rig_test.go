@@ -33,7 +33,7 @@ type proc struct {
 	id     int32
 	bucket *faultproxy.Proxy
 	etcd   []*link // to each controller; none for a controller
-	args   []string
+
 }
 
 // meshOptions say what a mesh consists of.
