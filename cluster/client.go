@@ -176,6 +176,9 @@ func (c *Client) disconnect() error {
 
 // open makes or checks the cluster record and loads the first image.
 func (c *Client) open(ctx context.Context) error {
+	if err := c.restoring(ctx); err != nil {
+		return err
+	}
 	if err := c.ensureMeta(ctx); err != nil {
 		return err
 	}

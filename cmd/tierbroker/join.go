@@ -63,7 +63,8 @@ func (d *daemon) startCluster(ctx context.Context, o cluster.Options) (*cluster.
 		case errors.Is(err, cluster.ErrNoCluster):
 			return nil, mistake("can't join the cluster: etcd is empty, but the data directory or the bucket belongs to cluster %s: "+
 				"is it the right etcd (%s)? If it lost its data, the cluster must be restored from its bucket", o.ClusterID, d.etcdName())
-		case errors.Is(err, cluster.ErrOtherCluster), errors.Is(err, cluster.ErrSchema), errors.Is(err, cluster.ErrInUse), errors.Is(err, cluster.ErrMember):
+		case errors.Is(err, cluster.ErrOtherCluster), errors.Is(err, cluster.ErrSchema), errors.Is(err, cluster.ErrInUse), errors.Is(err, cluster.ErrMember),
+			errors.Is(err, cluster.ErrRestoring):
 			return nil, mistake("can't join the cluster: %w", err)
 		case ctx.Err() != nil || !errors.Is(err, cluster.ErrUnavailable) || o.Embedded != nil:
 			return nil, fmt.Errorf("start the cluster client: %w", err)
