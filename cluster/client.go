@@ -93,11 +93,8 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		c.follow(c.run)
 	}()
 	if c.embedded != nil {
-		c.wg.Add(1)
-		go func() {
-			defer c.wg.Done()
-			c.maintain(c.run)
-		}()
+		c.wg.Go(func() { c.maintain(c.run) })
+		c.wg.Go(c.endWithEtcd)
 	}
 	return c, nil
 }

@@ -65,6 +65,10 @@ func runDaemon(ctx context.Context, c *config.Config, log *zap.Logger) error {
 		d.endStandIn()
 	}
 	err = errors.Join(err, d.close())
+	if d.cluster != nil && d.cluster.Failure() != nil {
+		log.Debug("ended with etcd", zap.Error(err)) // all of it follows from that
+		return d.etcdFailed(d.cluster.Failure())
+	}
 	if err == nil && !d.stopping.IsZero() {
 		log.Info("stopped", zap.Duration("took", time.Since(d.stopping).Round(time.Millisecond)))
 	}
