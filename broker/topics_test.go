@@ -227,7 +227,7 @@ func TestCreateTopics(t *testing.T) {
 		{newTopic("p", 1, 2), kerr.InvalidReplicationFactor},
 		{newTopic("p", 1, 1, "no.such.thing", "1"), kerr.InvalidConfig},
 		{newTopic("p", 1, 1, "retention.ms", "abc"), kerr.InvalidConfig},
-		{newTopic("p", 1, 1, "tierbroker.durability", "object"), kerr.InvalidConfig},
+		{newTopic("p", 1, 1, "tierbroker.durability", "replica"), kerr.InvalidConfig},
 		{bad, kerr.InvalidConfig},
 		{assignedTopic("p", map[int32][]int32{0: {1}, 2: {1}}), kerr.InvalidReplicaAssignment},
 		{assignedTopic("p", map[int32][]int32{0: {}}), kerr.InvalidReplicaAssignment},

@@ -58,7 +58,6 @@ type EmbeddedOptions struct {
 type Embedded struct {
 	dir     string
 	minFree int64
-	guard   *guard
 	etcd    *embed.Etcd
 	client  *clientv3.Client
 	lock    *os.File
@@ -76,8 +75,7 @@ const walSegmentBytes = 16 << 20
 const memberDir = "member"
 
 // StartEmbedded starts etcd and returns when it serves. ErrInUse: another process
-// has the directory. ErrDamaged: its files are. ErrStopped: etcd gave up; what it
-// had begun stays in the process, which should end.
+// has the directory.
 func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	walOnce.Do(func() { wal.SegmentSizeBytes = walSegmentBytes })
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -87,15 +85,12 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), guard: newGuard(), lock: lock}
-	if err := e.checkFiles(); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	config := embeddedConfig(o, e.guard)
+	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), lock: lock}
+	config := embeddedConfig(o)
 	if err := o.listen(ctx, config); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if e.etcd, err = e.guard.start(config); err != nil {
+	if e.etcd, err = embed.StartEtcd(config); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
 	}
 	limit := defaultTo(o.StartTimeout, time.Minute)
@@ -107,8 +102,6 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	select {
 	case <-e.etcd.Server.ReadyNotify():
 	case err = <-e.etcd.Err():
-	case <-e.guard.failed:
-		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, e.guard.err), lock.Close())
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timeout.C:
@@ -127,7 +120,7 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 // etcd ends the process when one of its pages finds no space on a full disk. This is a
 // precaution: a disk that is full already, or that can't reserve, leaves things as they are.
 func (e *Embedded) reserve() {
-	f, err := os.OpenFile(e.dbPath(), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(e.dir, memberDir, "member", "snap", "db"), os.O_RDWR, 0)
 	if err != nil {
 		return
 	}
@@ -143,23 +136,13 @@ func (e *Embedded) Client() *clientv3.Client { return e.client }
 // Err reports when the member stops by itself.
 func (e *Embedded) Err() <-chan error { return e.etcd.Err() }
 
-// Close stops the member. Everything committed is on disk. One that has stopped by
-// itself can't be closed; there is no error then, since it was told before.
+// Close stops the member. Everything committed is on disk.
 func (e *Embedded) Close() error {
 	e.once.Do(func() {
-		if e.guard.failure() != nil {
-			e.err = e.lock.Close()
-			return
-		}
 		if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			e.err = fmt.Errorf("close etcd client: %w", err)
 		}
-		closed := make(chan struct{})
-		go func() { e.etcd.Close(); close(closed) }()
-		select {
-		case <-closed:
-		case <-e.guard.failed: // now, of all times
-		}
+		e.etcd.Close()
 		e.err = errors.Join(e.err, e.lock.Close())
 	})
 	return e.err
@@ -180,7 +163,7 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func embeddedConfig(o EmbeddedOptions, g *guard) *embed.Config {
+func embeddedConfig(o EmbeddedOptions) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "tierbroker"
 	c.Dir = filepath.Join(o.Dir, memberDir)
@@ -209,7 +192,7 @@ func embeddedConfig(o EmbeddedOptions, g *guard) *embed.Config {
 	if lg == nil {
 		lg = zap.NewNop()
 	}
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(g.watch(quiet(lg)))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(quiet(lg))
 	c.LogLevel = "warn"
 	return c
 }
@@ -241,11 +224,8 @@ var parting = []string{"setting up serving from embedded etcd failed", "secure g
 // newborn are what etcd says, one of them as an error, when it looks at a data directory before its first snapshot.
 var newborn = []string{"Failed to detect schema version", "failed to update storage version"}
 
-// Check drops routine warnings, and what guard tells.
+// Check drops routine warnings.
 func (c *quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Level >= zap.DPanicLevel {
-		return ce
-	}
 	says := func(s string) bool { return strings.Contains(e.Message, s) }
 	if slices.ContainsFunc(newborn, says) || slices.ContainsFunc(parting, says) || e.Level == zap.WarnLevel && slices.ContainsFunc(routine, says) {
 		return ce

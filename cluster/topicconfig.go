@@ -78,10 +78,7 @@ type TopicConfig struct {
 	MinCleanableDirtyRatio        float64
 }
 
-const (
-	longMax  = "9223372036854775807"
-	objectNo = "durability object needs the WAL stream, which this version does not have yet; use sync or async"
-)
+const longMax = "9223372036854775807"
 
 func syn(names ...string) []Synonym {
 	s := make([]Synonym, len(names))
@@ -163,17 +160,11 @@ var TopicConfigDefs = []ConfigDef{
 	{Name: SegmentMs, Type: TypeLong, Default: "300000", check: atLeast(1),
 		Synonyms: []Synonym{{Name: "log.roll.ms"}, {Name: "log.roll.hours", Scale: 3_600_000}},
 		Doc:      "Milliseconds after which pending data of at least 4 MiB is rolled into an object."},
-	{Name: DurabilityConfig, Type: TypeString, Default: "sync", check: checkDurability, Synonyms: syn(DurabilityConfig),
-		Doc: "What acks=all waits for: \"sync\" until the data is forced to disk, \"async\" until it is in the page cache (forced within 500 ms)."},
+	{Name: DurabilityConfig, Type: TypeString, Default: "sync", check: oneOf("sync", "async", "object"), Synonyms: syn(DurabilityConfig),
+		Doc: "What acks=all waits for: \"sync\" until the data is forced to disk, \"async\" until it is in the page cache (forced within 500 ms), " +
+			"\"object\" until it is also in the bucket, so that another broker can go on when the machine is lost."},
 	{Name: "unclean.leader.election.enable", Type: TypeBoolean, Default: "false", Synonyms: syn("unclean.leader.election.enable"),
 		Doc: "Accepted for compatibility: a partition without its owner waits for it or is moved by the operator."},
-}
-
-func checkDurability(v string) string {
-	if v == "object" {
-		return objectNo
-	}
-	return oneOf("sync", "async")(v)
 }
 
 var topicDefs = defsByName(TopicConfigDefs)
@@ -220,8 +211,11 @@ func typedTopicConfig(overrides, brokerDefaults map[string]string) TopicConfig {
 		c.CleanupDelete = c.CleanupDelete || p == "delete"
 		c.CleanupCompact = c.CleanupCompact || p == "compact"
 	}
-	if g.str(DurabilityConfig) == "async" {
+	switch g.str(DurabilityConfig) {
+	case "async":
 		c.Durability = Async
+	case "object":
+		c.Durability = Object
 	}
 	if v, ok := overrides[InternalSegment]; ok {
 		if n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 32); err == nil && n > 0 {

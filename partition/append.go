@@ -25,7 +25,8 @@ type Ack struct {
 	set      *Set
 	pos, end uint64
 	gen      uint64
-	onWrite  bool // durable as soon as written (durability async)
+	onWrite  bool       // durable as soon as written (durability async)
+	object   *Partition // durable when the bucket has it, too; nil otherwise
 }
 
 // Append validates one record batch as a producer sent it, assigns its offsets, stamps it in place and hands it to
@@ -56,6 +57,12 @@ func (p *Partition) Append(b []byte, o AppendOptions) (Ack, error) {
 		return Ack{}, fmt.Errorf("%w: %s-%d ends at %d, not at %d", ErrMoved, p.Topic(), p.id.Partition, p.next, o.Base)
 	}
 	ack.LogStart = p.start
+	if p.object {
+		ack.onWrite = false
+		if err := p.set.stream.admit(); err != nil {
+			return Ack{}, err
+		}
+	}
 	if h.HasProducer() {
 		v, first, err := p.live.check(&h)
 		if err != nil {
@@ -83,6 +90,9 @@ func (p *Partition) answerDuplicate(ack *Ack, first *producedBatch) {
 	safe := p.stored
 	if ack.onWrite {
 		safe = p.durable
+	}
+	if p.object && first.last >= p.durable {
+		ack.object = p
 	}
 	if first.last >= safe && first.end > 0 {
 		ack.pos, ack.end, ack.gen = first.end-1, first.end, first.gen
@@ -147,6 +157,9 @@ func (p *Partition) appendLocked(b []byte, h *batch.Header, now int64, ack *Ack)
 	}
 	ack.BaseOffset, ack.LastOffset = base, base+count-1
 	ack.pos, ack.end, ack.gen = q.entry.Position, q.end, q.gen
+	if p.object {
+		ack.object = p
+	}
 	return nil
 }
 
@@ -194,8 +207,13 @@ func (a *Ack) Durable(ctx context.Context) error {
 // DurableBy is Durable with a deadline, which costs less than a context that has it: context.DeadlineExceeded when it
 // passes. The zero time is none.
 func (a *Ack) DurableBy(ctx context.Context, deadline time.Time) error {
-	if a.set == nil || a.end == 0 {
-		return nil
+	if a.set != nil && a.end != 0 {
+		if err := a.set.progress.wait(ctx, a, deadline); err != nil {
+			return err
+		}
 	}
-	return a.set.progress.wait(ctx, a, deadline)
+	if a.object != nil {
+		return a.object.awaitDurable(ctx, a.LastOffset, deadline)
+	}
+	return nil
 }

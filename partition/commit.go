@@ -316,7 +316,10 @@ func (p *Partition) settle(q *queued) {
 	if p.settled > 2*keptTail {
 		p.cutTail(p.settled - keptTail)
 	}
-	if q.entry.Last >= p.durable {
+	switch {
+	case p.object:
+		p.queueUpload(&q.entry)
+	case q.entry.Last >= p.durable:
 		p.raise(&q.entry)
 	}
 }

@@ -101,8 +101,8 @@ func (s *Set) settleDoubt(img *cluster.Image) error {
 	for id, a := range img.Assignments() {
 		isNew := a.OwnerIncarnation == s.o.Incarnation && a.Epoch == firstEpoch
 		t := img.TopicByID(id.Topic)
-		if a.Owner != s.o.Broker || isNew || t == nil || t.Deleting {
-			continue
+		if a.Owner != s.o.Broker || isNew || t == nil || t.Deleting || a.Safe {
+			continue // what is safe is in the bucket
 		}
 		if p := s.Get(id); p == nil && (empty || t.Config.Durability == cluster.Async) {
 			p = s.ensure(id, t.Name)

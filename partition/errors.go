@@ -28,6 +28,8 @@ var (
 	ErrUnavailable = errors.New("the bucket is unavailable")
 	// ErrCorrupt: stored data failed its checksum; it is never served.
 	ErrCorrupt = errors.New("stored data is corrupt")
+	// ErrFencedRun: a successor has taken over for this run of the broker; a new one may begin.
+	ErrFencedRun = errors.New("this run of the broker was fenced")
 	// ErrClosing: the broker is shutting down.
 	ErrClosing = errors.New("the broker is shutting down")
 )

@@ -175,7 +175,7 @@ func (c *fakeCluster) add(n int32, name string, cfg cluster.TopicConfig, overrid
 	binary.BigEndian.PutUint64(id.Topic[8:], c.made)
 	c.topics[id.Topic] = &cluster.Topic{Name: name, ID: id.Topic, Partitions: n, Config: cfg, Overrides: overrides}
 	for id.Partition = n - 1; id.Partition >= 0; id.Partition-- {
-		c.assigned[id] = cluster.Assignment{Owner: testBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: 0}
+		c.assigned[id] = cluster.Assignment{Owner: testBroker, Target: cluster.NoBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: 0}
 	}
 	id.Partition = 0
 	return id
@@ -186,7 +186,7 @@ func (c *fakeCluster) restart() {
 	c.mu.Lock()
 	for id, a := range c.assigned {
 		if a.State != cluster.Deleted {
-			c.assigned[id] = cluster.Assignment{Owner: testBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: a.Epoch + 1}
+			c.assigned[id] = cluster.Assignment{Owner: testBroker, Target: cluster.NoBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: a.Epoch + 1}
 		}
 	}
 	c.publish()
@@ -223,7 +223,7 @@ func (c *fakeCluster) assignment(id frame.PartitionID) cluster.Assignment {
 // startAt gives a partition to the present run once more, under a later epoch.
 func (c *fakeCluster) startAt(id frame.PartitionID, epoch int32) {
 	c.mu.Lock()
-	c.assigned[id] = cluster.Assignment{Owner: testBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: epoch}
+	c.assigned[id] = cluster.Assignment{Owner: testBroker, Target: cluster.NoBroker, OwnerIncarnation: c.incarnation, State: cluster.Starting, Epoch: epoch}
 	c.publish()
 }
 
@@ -302,6 +302,19 @@ func (c *fakeCluster) Transition(_ context.Context, ts []cluster.Transition) err
 	if len(lost.Lost) > 0 {
 		return lost
 	}
+	return nil
+}
+
+// MarkWarm implements Cluster.
+func (c *fakeCluster) MarkWarm(_ context.Context, target int32, ws []cluster.Warmed) error {
+	c.mu.Lock()
+	for _, w := range ws {
+		if a := c.assigned[w.ID]; a.Target == target && a.Epoch == w.Epoch && a.Owner == w.Owner {
+			a.Warm = true
+			c.assigned[w.ID] = a
+		}
+	}
+	c.publish()
 	return nil
 }
 

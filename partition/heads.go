@@ -146,6 +146,8 @@ func (p *Partition) install(h *tier.Head) {
 	}
 	p.headVersion, p.headKnown, p.headDirty = h.Version, true, encoded
 	p.tiered, p.ceiling = max(p.tiered, h.End), max(p.ceiling, h.Ceiling)
+	p.releaseParts(p.tiered)
+	p.raiseCovered()
 	p.extents, p.archived = int(h.Objects), h.Bytes
 	p.headStart = h.Start
 	late := h.Start > p.startSaved
@@ -172,6 +174,9 @@ func (p *Partition) mergeEpochs(head []tier.EpochStart) {
 	}
 	merged := make([]EpochStart, 0, len(head)+len(p.epochs))
 	for _, e := range head {
+		if present := e.Epoch == p.epoch && e.Owner == p.set.o.Incarnation; present {
+			continue // it begins with its first batch
+		}
 		if len(p.epochs) == 0 || e.Epoch < p.epochs[0].Epoch {
 			merged = append(merged, e)
 		}
@@ -189,6 +194,11 @@ func (p *Partition) owner() tier.Owner {
 // claimed returns the head with this broker as its owner, claiming it if that has not been done under this epoch:
 // the same broker in its own data directory claims lazily, before its first change. The caller holds swap.
 func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
+	return p.claimedIn(ctx, nil)
+}
+
+// claimedIn is claimed, and the head names the stream unless it is nil.
+func (p *Partition) claimedIn(ctx context.Context, stream *tier.PendingStream) (*tier.Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
 	defer cancel()
 	h, err := p.head(ctx)
@@ -196,12 +206,22 @@ func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	owned, topic, starts := p.headOwned, p.Topic(), p.epochStarts()
+	owned, topic := p.headOwned, p.Topic()
+	o := tier.ClaimOptions{Starts: p.epochStarts(), Stream: stream}
 	p.mu.Unlock()
-	if owned && h != nil {
+	if h != nil && len(p.foreignStreams(h)) > 0 {
+		// Where this epoch begins isn't known before the adoption: above all that the streams may hold, lest the epoch before
+		// it be taken for one without offsets.
+		at := h.Ceiling
+		if n := len(h.Epochs); n > 0 {
+			at = max(at, h.Epochs[n-1].Start)
+		}
+		o.Starts[len(o.Starts)-1].Start = at
+	}
+	if owned && h != nil && (stream == nil || slices.ContainsFunc(h.Pending, p.set.ownStream)) {
 		return h, nil
 	}
-	h, err = p.set.o.Archive.Claim(ctx, p.id, topic, h, p.owner(), starts...)
+	h, err = p.set.o.Archive.ClaimWith(ctx, p.id, topic, h, p.owner(), o)
 	if errors.Is(err, tier.ErrConflict) {
 		// The cached head was old: somebody (an earlier run) has swapped since. Look, then claim once more.
 		if err := p.refreshHead(ctx); err != nil {
@@ -210,7 +230,7 @@ func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
 		if h, err = p.head(ctx); err != nil {
 			return nil, err
 		}
-		h, err = p.set.o.Archive.Claim(ctx, p.id, topic, h, p.owner(), starts...)
+		h, err = p.set.o.Archive.ClaimWith(ctx, p.id, topic, h, p.owner(), o)
 	}
 	if err != nil {
 		return nil, p.lost(err)
@@ -227,7 +247,7 @@ func (p *Partition) claimed(ctx context.Context) (*tier.Head, error) {
 func (p *Partition) epochStarts() []EpochStart {
 	starts := slices.Clone(p.epochs)
 	if n := len(starts); n == 0 || starts[n-1].Epoch != p.epoch {
-		starts = append(starts, p.epochStart(p.next))
+		starts = append(starts, p.epochStart(max(p.next, p.tiered)))
 	}
 	return starts
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -15,8 +16,19 @@ import (
 // one whose head can't be had keeps nobody else waiting.
 type job struct {
 	start
-	del bool
+	kind jobKind
 }
+
+// jobKind says what a job does.
+type jobKind uint8
+
+const (
+	jobPrepare  jobKind = iota // into Writing
+	jobDelete                  // its topic is being deleted
+	jobHandOver                // to another broker
+	jobLeave                   // another broker has it: drop what is left here
+	jobReclass                 // follow a change of the topic's durability to or from object
+)
 
 // jobs runs them on goroutines that exist only while there is something to do: one lane for those that need nothing but
 // the local disk, one for those that ask the bucket.
@@ -50,7 +62,7 @@ func newJobs() *jobs {
 // offer starts a job unless one of the partition is under way, has just ended, or failed a moment ago.
 func (s *Set) offer(j job) {
 	n := 1
-	if !j.del && j.p.quick(j.a.Epoch) {
+	if j.kind == jobPrepare && j.p.quick(j.a.Epoch) {
 		n = 0
 	}
 	q := s.jobs
@@ -60,10 +72,12 @@ func (s *Set) offer(j job) {
 		return
 	}
 	q.busy[j.p] = true
-	if j.del {
+	switch j.kind {
+	case jobDelete:
 		j.p.retire()
-	} else {
+	case jobPrepare:
 		j.p.begin()
+	case jobHandOver, jobLeave, jobReclass:
 	}
 	l := &q.lanes[n]
 	l.queue = append(l.queue, j)
@@ -95,8 +109,16 @@ func (s *Set) runLane(l *lane) {
 func (s *Set) runJob(j *job) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.o.BucketCallTimeout)
 	defer cancel()
-	if !j.del {
-		return j.p.prepare(ctx, j.a.Epoch)
+	switch j.kind {
+	case jobPrepare:
+		return j.p.prepare(ctx, j.a)
+	case jobHandOver:
+		return j.p.handOver(ctx)
+	case jobLeave:
+		return j.p.leave(ctx)
+	case jobReclass:
+		return j.p.reclass(ctx)
+	case jobDelete:
 	}
 	if err := j.p.delete(ctx, j.a.Epoch); err != nil {
 		return fmt.Errorf("delete %s-%d: %w", j.p.Topic(), j.p.id.Partition, err)
@@ -113,10 +135,17 @@ func (q *jobs) finish(j job, err error, pause time.Duration) {
 		return
 	}
 	delete(q.busy, j.p)
+	if errors.Is(err, errLeft) {
+		delete(q.rests, j.p)
+		return
+	}
 	r := q.rests[j.p]
 	r.until = time.Now().Add(pause << min(r.tries, maxRestDoublings))
 	r.tries++
 	q.rests[j.p] = r
+	if errors.Is(err, errNotYet) {
+		return // the image that changes this wakes the loop
+	}
 	q.failed++
 	if len(q.errs) < 3 { // one bucket outage is one line, not ten thousand
 		q.errs = append(q.errs, err)
@@ -197,34 +226,59 @@ func (s *Set) tellDone(done []job) error {
 		}
 	}
 	for i := range done {
-		switch j := &done[i]; {
-		case lost[j.p.id]:
-		case j.del:
-			s.forget(j.p)
-		default:
-			j.p.enter(j.a.Epoch)
+		if j := &done[i]; !lost[j.p.id] {
+			s.concluded(j, moves[i].To)
 		}
 	}
 	s.jobs.release(done, false)
 	return nil
 }
 
+// concluded follows a transition that the cluster has made.
+func (s *Set) concluded(j *job, to cluster.State) {
+	switch j.kind {
+	case jobDelete:
+		s.forget(j.p)
+	case jobPrepare:
+		j.p.enter(j.a.Epoch)
+	case jobHandOver:
+		if to == cluster.Writing {
+			j.p.undrain(j.a.Epoch)
+			return
+		}
+		j.p.close()
+	case jobReclass:
+		j.p.reclassed()
+	case jobLeave:
+	}
+}
+
 func (s *Set) move(j *job) cluster.Transition {
-	if j.del {
+	switch j.kind {
+	case jobDelete:
 		return s.transition(j.start, cluster.Deleted, "")
+	case jobHandOver:
+		return s.handOverTo(j)
+	case jobReclass:
+		t := s.transition(j.start, cluster.Writing, "")
+		t.Safe = j.p.safety()
+		return t
+	case jobPrepare, jobLeave:
 	}
 	st := j.start
 	st.a.State = cluster.Recovering
 	if reason, failed := j.p.failure(); failed {
 		return s.transition(st, cluster.Failed, reason)
 	}
-	return s.transition(st, cluster.Writing, "")
+	t := s.transition(st, cluster.Writing, "")
+	t.Safe = j.p.safety()
+	return t
 }
 
 // secureDeleted makes sure that deleted partitions stay deleted when the machine loses its power.
 func (s *Set) secureDeleted(done []job) error {
 	for i := range done {
-		if done[i].del {
+		if done[i].kind == jobDelete {
 			return errors.Join(s.log.Sync(s.ctx), s.index.Flush())
 		}
 	}
@@ -262,6 +316,18 @@ func (p *Partition) enter(epoch int32) {
 	p.mu.Unlock()
 }
 
+// close ends the serving of a partition that was handed over.
+func (p *Partition) close() {
+	p.mu.Lock()
+	if p.state != Failed {
+		p.state = Closed
+	}
+	p.move, p.resume, p.object = moving{}, false, false
+	p.releaseParts(math.MaxInt64)
+	p.wake()
+	p.mu.Unlock()
+}
+
 func (p *Partition) failure() (reason string, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,5 +338,5 @@ func (p *Partition) failure() (reason string, failed bool) {
 func (p *Partition) quick(epoch int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.swap) == 0 && p.stored == p.next && !p.mustJump() && p.localSuffices(epoch)
+	return len(p.swap) == 0 && p.stored == p.next && !p.mustJump() && p.localSuffices(epoch) && !p.wantsObject()
 }

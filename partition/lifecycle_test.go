@@ -206,7 +206,7 @@ func TestBucketDownKeepsNobodyElseWaiting(t *testing.T) {
 	// Twenty of them need their heads.
 	w.open20Unknown(t, a)
 	store.SetPlan(func(bucket.Call) bucket.Action { return bucket.Action{Hold: hold} })
-	w.state.restart()
+	w.state.touch()
 	for i := int32(20); i < 40; i++ {
 		w.await(part(a, i))
 	}

@@ -45,6 +45,9 @@ func (s *Set) maintainLoop() {
 				s.event(Warn, p, "maintenance of the archive failed; it is tried again", err)
 			}
 		}
+		s.forgetSeals(s.o.Now())
+		s.sweepOwnStream()
+		s.sweepStreams(s.ctx, s.image.Load(), s.o.Now())
 		if err := s.sweepDeleted(s.ctx, s.image.Load(), s.o.Now()); err != nil && s.ctx.Err() == nil {
 			s.event(Warn, nil, "the objects of a deleted topic could not be removed yet", err)
 		}

@@ -25,6 +25,7 @@ type meta struct {
 	Extents     int          `json:"extents,omitempty"`
 	Archived    int64        `json:"archived,omitempty"`
 	Async       bool         `json:"async,omitempty"`
+	Object      bool         `json:"object,omitempty"`
 	Jump        bool         `json:"jump,omitempty"`
 	Rebooted    bool         `json:"rebooted,omitempty"`
 	JumpFrom    uint64       `json:"jump_from,omitempty"`
@@ -40,7 +41,7 @@ func (p *Partition) encodeMeta() (metadata, head []byte) {
 	m := meta{
 		Topic: p.Topic(), Epoch: p.epoch, Start: max(p.start, p.noting), Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
 		Epochs: p.epochs, HeadVersion: p.headVersion, HeadStart: p.headStart, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
-		Async: p.async, Jump: p.jump || p.atRisk, Rebooted: p.rebooted, JumpFrom: p.jumpFrom,
+		Async: p.async, Object: p.object, Jump: p.jump || p.atRisk, Rebooted: p.rebooted, JumpFrom: p.jumpFrom,
 	}
 	b, err := json.Marshal(&m)
 	head, p.headDirty = p.headDirty, nil
@@ -72,7 +73,7 @@ func (s *Set) loadMeta(id frame.PartitionID, b []byte) error {
 		p.startSaved = m.HeadStart // the note may have failed: prepare writes it (again) before anybody sees the start
 	}
 	p.stored, p.jump, p.async, p.asyncSaved, p.rebooted = p.next, m.Jump, m.Async, m.Async, m.Rebooted
-	p.jumpFrom, p.headStart = m.JumpFrom, m.HeadStart
+	p.jumpFrom, p.headStart, p.wasObject = m.JumpFrom, m.HeadStart, m.Object
 	s.parts[id] = p
 	return nil
 }

@@ -9,12 +9,15 @@ import (
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
 	"github.com/tierbroker/tierbroker/tier"
+	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
 // Cluster is what a Set needs of the cluster's state: it reports what became of its assignments.
 type Cluster interface {
 	// Transition moves assignments between states; it fails for those whose owner or epoch has changed.
 	Transition(ctx context.Context, ts []cluster.Transition) error
+	// MarkWarm tells the owners of partitions that are moved to target that it is ready for them.
+	MarkWarm(ctx context.Context, target int32, ws []cluster.Warmed) error
 	// FinishDelete frees the name of a topic whose partitions have all left the bucket's live set.
 	FinishDelete(ctx context.Context, id frame.TopicID) error
 }
@@ -31,6 +34,11 @@ type SetOptions struct {
 	BootID      string       // id of the machine's boot: tells a process crash from a reboot
 	Now         func() int64 // wall clock, ms
 	OnEvent     func(Event)  // what an operator should read; called from any goroutine, must not block
+
+	// WAL is this run's WAL stream, of which object partitions make use; nil: durability object is taken for sync.
+	WAL            *wal.Options
+	StreamInterval time.Duration // a batch waits so long for others before it is uploaded; default 100 ms
+	StreamBytes    int64         // or until there are so many bytes; default 4 MiB
 
 	DiskBudget        int64         // bytes of local log at which reclaim must have freed files; default 20 GiB
 	RollInterval      time.Duration // how often pending partitions are looked at; default 1 s
@@ -52,6 +60,7 @@ func (o *SetOptions) setDefaults() {
 			*d = v
 		}
 	}
+	def(&o.StreamInterval, 100*time.Millisecond)
 	def(&o.RollInterval, time.Second)
 	def(&o.RollMaxAge, time.Hour)
 	def(&o.MaintainInterval, time.Minute)
@@ -60,6 +69,9 @@ func (o *SetOptions) setDefaults() {
 	def(&o.ProducerExpiry, 24*time.Hour)
 	def(&o.BucketCallTimeout, time.Minute)
 	def(&o.RetryPause, time.Second)
+	if o.StreamBytes <= 0 {
+		o.StreamBytes = 4 << 20
+	}
 	if o.DiskBudget <= 0 {
 		o.DiskBudget = 20 << 30
 	}

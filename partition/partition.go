@@ -84,6 +84,17 @@ type Partition struct {
 	runMax   int64
 	maxKnown bool
 
+	traced bool   // something of it is, or may be, in the local log or index
+	move   moving // belongs to the reconcile loop
+
+	object     bool         // acknowledged when the bucket has it (object.go)
+	wasObject  bool         // in the run before, as far as the index says
+	declassing bool         // ceases to be object as soon as etcd says so
+	uploaded   int64        // first offset that this run's stream hasn't acknowledged
+	queuedTo   int64        // first offset that isn't queued for the stream
+	safeAt     int64        // the partition is safe once the bucket covers this offset
+	inStream   []streamPart // that the head doesn't cover yet
+
 	reported   bool       // an unknown topic was reported
 	maintained maintained // belongs to the maintenance loop
 }

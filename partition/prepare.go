@@ -16,27 +16,25 @@ const firstEpoch = 0
 // prepare is the Recovering state: it reconciles local data with the head, so that the partition may enter Writing
 // under the given epoch. It returns an error when it must be tried again (the bucket doesn't answer); a partition
 // whose data is damaged is Failed afterwards and the error is nil.
-func (p *Partition) prepare(ctx context.Context, epoch int32) error {
+func (p *Partition) prepare(ctx context.Context, a cluster.Assignment) error {
 	if err := p.lockSwap(ctx); err != nil {
 		return err
 	}
 	defer p.unlockSwap()
+	if p.dropped.Load() {
+		return errLeft
+	}
 	if err := p.drain(ctx); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	suffices := p.localSuffices(epoch)
-	p.mu.Unlock()
-	if !suffices {
-		if err := p.refreshHead(ctx); err != nil {
-			return err
-		}
+	if err := p.claimHead(ctx, a.Epoch); err != nil {
+		return err
 	}
 	p.mu.Lock()
-	p.epoch, p.headOwned, p.headKnown = epoch, false, true
 	reason := p.reconcileLocal()
+	p.trimEpochs(p.next)
 	// After a restart of the machine, what was written and not synced may be gone.
-	p.jump = p.mustJump()
+	p.jump = p.mustJump() || a.Jump
 	jump := p.jump
 	p.mu.Unlock()
 	if reason != "" {
@@ -54,19 +52,78 @@ func (p *Partition) prepare(ctx context.Context, epoch int32) error {
 			return fmt.Errorf("void the offsets that the reboot may have lost: %w", err)
 		}
 	}
-	async := p.cfg.Load().Durability == cluster.Async
-	p.mu.Lock()
-	// All that is here is synced, so only what comes may be lost.
-	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
-	p.mu.Unlock()
+	if err := p.enterClass(a); err != nil {
+		return err
+	}
 	p.set.markDirty(p)
 	return nil
+}
+
+// claimHead learns what the bucket says of the partition, as far as it must be asked, and takes it over. The caller
+// holds swap.
+func (p *Partition) claimHead(ctx context.Context, epoch int32) error {
+	object := p.wantsObject()
+	p.mu.Lock()
+	fresh := epoch == firstEpoch && p.next == 0
+	ask := !p.localSuffices(epoch) || object && !fresh
+	p.mu.Unlock()
+	if ask {
+		if err := p.refreshHead(ctx); err != nil {
+			return err
+		}
+	}
+	h, err := p.head(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	overtaken := p.overtaken(h)
+	p.mu.Unlock()
+	if overtaken {
+		return p.dropRemains(h)
+	}
+	p.mu.Lock()
+	// Somebody else may have had it, who may still swap the head unless it is claimed now.
+	eager := epoch > firstEpoch && !p.traced
+	p.epoch, p.headOwned, p.headKnown = epoch, false, true
+	p.mu.Unlock()
+	if err := p.takeOver(ctx, object, eager); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.traced = true
+	p.mu.Unlock()
+	return nil
+}
+
+// enterClass ends the preparation: what may be seen from here on depends on the topic's durability.
+func (p *Partition) enterClass(a cluster.Assignment) error {
+	object, async := p.wantsObject(), p.cfg.Load().Durability == cluster.Async
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// All that is here is synced, so only what comes may be lost.
+	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
+	p.move, p.declassing = moving{}, false
+	if !object {
+		p.object = false
+		return nil
+	}
+	seen := p.next
+	if a.Safe {
+		// What the bucket lacks was never acknowledged, nor seen.
+		seen = max(p.covered(), p.start)
+	}
+	return p.becomeObject(seen)
 }
 
 // localSuffices says whether the head needn't be asked for: a partition that was never started before has none, and of
 // one that stayed here the local copy says enough. The caller holds p.mu.
 func (p *Partition) localSuffices(epoch int32) bool {
-	return epoch == firstEpoch && p.next == 0 || p.headKnown && p.hole.empty() && p.local <= max(p.tiered, p.start)
+	if epoch == firstEpoch && p.next == 0 {
+		return true
+	}
+	// Another broker may have had it unless this epoch follows the last one here.
+	return p.headKnown && p.traced && epoch-p.epoch <= 1 && p.hole.empty() && p.local <= max(p.tiered, p.start)
 }
 
 // mustJump says whether records that somebody saw may be missing. The caller holds p.mu.

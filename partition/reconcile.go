@@ -43,7 +43,7 @@ func (s *Set) reconcileLoop() {
 		case <-s.images:
 		case <-retry:
 		}
-		retry = nil
+		retry, s.later = nil, false
 		done, failed, err := s.jobs.take()
 		if err = errors.Join(err, s.tellDone(done), s.reconcile(s.image.Load())); s.ctx.Err() != nil {
 			return
@@ -59,6 +59,9 @@ func (s *Set) reconcileLoop() {
 		} else if failing {
 			retry = time.After(s.o.RetryPause)
 		}
+		if s.later && retry == nil {
+			retry = time.After(s.o.RetryPause)
+		}
 	}
 }
 
@@ -68,6 +71,11 @@ type plan struct {
 	starting []start
 	deleting []start
 	failed   []start // here, and the cluster doesn't know yet
+
+	draining   []start // to be moved to another broker
+	undraining []start // the move came to nothing
+	reclassing []start // their topic's durability has changed to or from object
+	later      bool    // something waits for time to pass
 }
 
 type settings struct {
@@ -101,13 +109,19 @@ func (s *Set) reconcile(img *cluster.Image) error {
 		s.follow(&pl, id, a, t)
 	}
 	s.closeOthers(img, mine)
+	s.leaveOthers(img, mine)
+	s.warmAll(img)
 	if err := s.takeSettings(&pl); err != nil {
 		return err
 	}
 	for _, st := range pl.deleting {
-		s.offer(job{start: st, del: true})
+		s.offer(job{start: st, kind: jobDelete})
 	}
-	return errors.Join(s.failAll(pl.failed), s.startAll(pl.starting))
+	for _, st := range pl.reclassing {
+		s.offer(job{start: st, kind: jobReclass})
+	}
+	s.later = pl.later
+	return errors.Join(s.failAll(pl.failed), s.startAll(pl.starting), s.undrainAll(pl.undraining), s.drainAll(pl.draining))
 }
 
 // follow decides what one assignment of this broker asks for.
@@ -139,6 +153,15 @@ func (s *Set) follow(pl *plan, id frame.PartitionID, a cluster.Assignment, t *cl
 		case current && p.state == Failed:
 			pl.failed = append(pl.failed, start{p, a})
 		}
+		if current {
+			s.followMove(pl, p, a)
+			s.followClass(pl, p, a, t.Config.Durability)
+		}
+	case cluster.Draining:
+		if current {
+			s.followMove(pl, p, a)
+		}
+	case cluster.Unassigned, cluster.Failed, cluster.Deleted:
 	}
 }
 

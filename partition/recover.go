@@ -329,7 +329,7 @@ func (r *recovery) release() {
 func (s *Set) settleRecovered() {
 	for _, p := range s.parts {
 		p.durable, p.stored, p.reopenedAt = p.next, p.next, p.next
-		p.headKnown = p.headKnown && !s.recovered.Rebuilt
+		p.headKnown, p.traced = p.headKnown && !s.recovered.Rebuilt, true
 		if s.cut {
 			p.jump, p.jumpFrom = true, s.recovered.To
 		}

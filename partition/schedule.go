@@ -77,6 +77,7 @@ func (s *Set) rollLoop() {
 			return
 		case <-t.C:
 			s.rollDue(s.o.Now())
+			s.shorten()
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
+	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
 // Set is all of a broker's partitions over one commit log, one index and one bucket. It owns every goroutine of the
@@ -64,13 +65,20 @@ type Set struct {
 	dirty       []*Partition
 	dirtySignal chan struct{}
 
-	pressure   pressure
-	rolls      *rollQueue
-	jobs       *jobs
-	images     chan struct{} // a newer image is there
-	image      atomic.Pointer[cluster.Image]
-	reclaims   chan struct{}
-	reclaiming chan struct{} // held by whoever drops files
+	pressure pressure
+	rolls    *rollQueue
+	jobs     *jobs
+	stream   *stream // nil: no object partitions
+	seals    *seals
+	// The maintenance loop's own: when streams that ended were last swept, and those whose runs were away at that look.
+	streamsSwept int64
+	strays       map[wal.StreamID]bool
+	images       chan struct{} // a newer image is there
+	later        bool          // the reconcile loop's own: look again soon
+	warming      map[frame.PartitionID]bool
+	image        atomic.Pointer[cluster.Image]
+	reclaims     chan struct{}
+	reclaiming   chan struct{} // held by whoever drops files
 
 	ctx          context.Context // of everything that may be cut short at Close
 	cancel       context.CancelFunc
@@ -113,9 +121,12 @@ func OpenSet(o SetOptions) (*Set, error) {
 		o: o, defaultConfig: cfg, parts: map[frame.PartitionID]*Partition{},
 		execs: make(chan exec), dirtySignal: make(chan struct{}, 1), asyncNow: make(chan struct{}, 1), images: make(chan struct{}, 1),
 		reclaims: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1), commitDone: make(chan struct{}), heads: newHeadCache(headCacheEntries),
-		rolls: newRollQueue(), jobs: newJobs(),
+		rolls: newRollQueue(), jobs: newJobs(), seals: newSeals(), strays: map[wal.StreamID]bool{}, warming: map[frame.PartitionID]bool{},
 	}
 	s.pressure.budget.Store(o.DiskBudget)
+	if o.WAL != nil {
+		s.stream = newStream(s, *o.WAL)
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.commitCtx, s.commitCancel = context.WithCancel(context.Background())
 	if err := s.openIndex(); err != nil {
@@ -169,6 +180,9 @@ func (s *Set) start() {
 	loops := []func(){s.reconcileLoop, s.rollLoop, s.maintainLoop, s.reclaimLoop}
 	for range s.o.RollWorkers {
 		loops = append(loops, s.rollWorker)
+	}
+	if s.stream != nil {
+		loops = append(loops, s.stream.loop, s.stream.follow)
 	}
 	for _, f := range loops {
 		s.work.Go(f)
@@ -268,7 +282,8 @@ func (s *Set) Close(ctx context.Context) error {
 	}
 	s.cancel()
 	s.work.Wait()
-	err := s.log.Sync(ctx)
+	err := s.closeStream(ctx)
+	err = errors.Join(err, s.log.Sync(ctx))
 	if err == nil {
 		err = s.settleAll(ctx)
 	}
@@ -279,6 +294,13 @@ func (s *Set) Close(ctx context.Context) error {
 	}
 	s.progress.end(ErrClosing)
 	return errors.Join(err, s.index.Close(), s.log.Close())
+}
+
+func (s *Set) closeStream(ctx context.Context) error {
+	if s.stream == nil {
+		return nil
+	}
+	return s.stream.close(ctx)
 }
 
 // lastBatch saves what is dirty and that the log was closed. The commit loop has ended.

@@ -21,6 +21,7 @@ import (
 	"github.com/tierbroker/tierbroker/partition"
 	"github.com/tierbroker/tierbroker/segment"
 	"github.com/tierbroker/tierbroker/tier"
+	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
 const (
@@ -129,6 +130,8 @@ func (n *node) openStorage() error {
 		BootID:      bootID(),
 		Now:         nowMs,
 		OnEvent:     partitionEvent(n.d.log, n.losses),
+		WAL: &wal.Options{Bucket: n.d.bucket, Stream: wal.StreamID{Broker: c.BrokerID, Incarnation: n.incarnation},
+			ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation, Now: nowMs},
 		DiskBudget:  n.budget, RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
 		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
 	})

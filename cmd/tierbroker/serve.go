@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/tierbroker/tierbroker/broker"
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/partition"
 )
 
 // errLeaseLost ends an incarnation, not the process; errNotJoined keeps one from
@@ -26,15 +28,6 @@ var (
 // next one takes them up again with higher epochs.
 func (d *daemon) serve(ctx context.Context) error {
 	failed := make(chan error, 1)
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	go func() {
-		select {
-		case <-d.cluster.Stopped():
-			end(d.cluster.Failure())
-		case <-ctx.Done():
-		}
-	}()
 	checking, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() {
@@ -145,7 +138,11 @@ func (d *daemon) watch(ctx context.Context, n *node, failed <-chan error) error 
 			}
 			return err
 		case <-tick.C:
-			if n.set != nil && n.set.Err() != nil {
+			if n.set == nil || n.set.Err() == nil {
+				// goes on
+			} else if errors.Is(n.set.Err(), partition.ErrFencedRun) {
+				return fmt.Errorf("%w: %w", errLeaseLost, n.set.Err())
+			} else {
 				return n.set.Err()
 			}
 			if d.kafka != nil {

@@ -1,0 +1,219 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
+)
+
+// A planned move, as seen by its two brokers. The controller names a target in the assignment of a partition that is
+// Writing; everything else happens between the brokers and etcd, so that a controller that dies meanwhile stops nothing:
+//
+//	target   loads the head and says so in etcd (warm)
+//	owner    Writing -> Draining: refuses writes, rolls its tail, until the head ends where the partition does
+//	owner    hands over: one transaction makes the target the owner under the next epoch, in Starting
+//	target   claims the head, Writing
+//	owner    drops what is left of it here (remains.go)
+//
+// Nothing is copied between brokers. A target that is gone, or a bucket that takes no tail, sends the owner back to
+// Writing.
+const (
+	// warmPatience is how long the owner waits for its target to warm up.
+	warmPatience = 3 * time.Second
+	// drainPatience is how long a partition may refuse writes before its owner gives up and goes on serving.
+	drainPatience = 15 * time.Second
+)
+
+// moving is what an owner knows of the move of a partition. It belongs to the reconcile loop.
+type moving struct {
+	target int32
+	since  time.Time // when the owner first saw the target
+	drains time.Time // when it began to refuse writes; zero before
+}
+
+// followMove decides what the assignment of a partition that this broker serves asks for. The caller holds p.mu.
+func (s *Set) followMove(pl *plan, p *Partition, a cluster.Assignment) {
+	if s.closing.Load() {
+		return
+	}
+	switch {
+	case a.State == cluster.Draining:
+		if p.state == Writing { // the answer of the transaction was lost, its effect wasn't
+			p.state = Draining
+			p.wake()
+		}
+		if p.move.drains.IsZero() {
+			p.move.drains = time.Now()
+		}
+		if time.Since(p.move.drains) > drainPatience {
+			pl.undraining = append(pl.undraining, start{p, a})
+			return
+		}
+		pl.draining = append(pl.draining, start{p, a})
+		pl.later = true
+	case a.Target == cluster.NoBroker || a.Target == s.o.Broker || p.state != Writing:
+		p.move = moving{}
+	case p.move.target != a.Target || p.move.since.IsZero():
+		p.move = moving{target: a.Target, since: time.Now()}
+		fallthrough
+	default:
+		if a.Warm || time.Since(p.move.since) > warmPatience {
+			pl.draining = append(pl.draining, start{p, a})
+		} else {
+			pl.later = true
+		}
+	}
+}
+
+// drainAll takes partitions from Writing to Draining and has their tails rolled.
+func (s *Set) drainAll(drains []start) error {
+	var entering []cluster.Transition
+	for _, st := range drains {
+		if st.a.State == cluster.Writing {
+			entering = append(entering, s.transition(st, cluster.Draining, ""))
+		}
+	}
+	lost, err := s.transitionAll(entering)
+	if err != nil {
+		return err
+	}
+	for _, st := range drains {
+		if lost[st.p.id] {
+			continue // they follow the next image
+		}
+		st.p.mu.Lock()
+		if st.p.state == Writing && st.p.epoch == st.a.Epoch {
+			st.p.state = Draining
+			st.p.move.drains = time.Now()
+			st.p.wake()
+		}
+		st.p.mu.Unlock()
+		st.a.State = cluster.Draining
+		s.offer(job{start: st, kind: jobHandOver})
+	}
+	return nil
+}
+
+// undrainAll takes partitions whose move came to nothing back to Writing.
+func (s *Set) undrainAll(starts []start) error {
+	moves := make([]cluster.Transition, 0, len(starts))
+	for _, st := range starts {
+		moves = append(moves, s.transition(st, cluster.Writing, ""))
+	}
+	lost, err := s.transitionAll(moves)
+	if err != nil {
+		return err
+	}
+	for _, st := range starts {
+		if !lost[st.p.id] {
+			st.p.undrain(st.a.Epoch)
+			s.event(Warn, st.p, "the move was given up; the partition takes writes here again", nil)
+		}
+	}
+	return nil
+}
+
+func (p *Partition) undrain(epoch int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.move = moving{}
+	if p.state == Draining && p.epoch == epoch && !p.set.closing.Load() {
+		p.state = Writing
+		p.wake()
+	}
+}
+
+// transitionAll returns which transitions were lost to somebody else's.
+func (s *Set) transitionAll(ts []cluster.Transition) (lost map[frame.PartitionID]bool, err error) {
+	if len(ts) == 0 {
+		return nil, nil
+	}
+	err = s.o.Cluster.Transition(s.ctx, ts)
+	var fenced *cluster.FencedError
+	if !errors.As(err, &fenced) {
+		return nil, err
+	}
+	lost = map[frame.PartitionID]bool{}
+	for _, id := range fenced.Lost {
+		lost[id] = true
+	}
+	return lost, nil
+}
+
+// handOver brings everything of a draining partition into the bucket: afterwards the head ends where the partition does,
+// and names no stream of this broker.
+func (p *Partition) handOver(ctx context.Context) error {
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	if err := p.drain(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	end, draining := p.next, p.state == Draining
+	p.mu.Unlock()
+	if !draining {
+		return errLeft
+	}
+	if err := p.rollTo(ctx, end); err != nil {
+		return err
+	}
+	return p.leaveStream(ctx)
+}
+
+// handOverTo is the transaction that ends a move: to the target, or back to Writing when that is gone.
+func (s *Set) handOverTo(j *job) cluster.Transition {
+	t := s.transition(j.start, cluster.Writing, "")
+	t.From = cluster.Draining
+	img := s.image.Load()
+	if img == nil {
+		return t
+	}
+	a, ok := img.Assignment(j.p.id)
+	if !ok || a.Target == cluster.NoBroker {
+		return t
+	}
+	b, ok := img.Broker(a.Target)
+	if !ok || s.closing.Load() {
+		return t
+	}
+	safe := true
+	t.To, t.HandOver, t.NewOwner, t.NewIncarnation, t.Safe = cluster.Starting, true, b.ID, b.Incarnation, &safe
+	return t
+}
+
+// warmAll loads what this broker will need of partitions that are to be moved here, and tells their owners.
+func (s *Set) warmAll(img *cluster.Image) {
+	var list []cluster.Warmed
+	for id, a := range img.Assignments() {
+		if a.Target == s.o.Broker && a.Owner != s.o.Broker && a.State == cluster.Writing && !a.Warm && !s.warming[id] {
+			list = append(list, cluster.Warmed{ID: id, Owner: a.Owner, OwnerIncarnation: a.OwnerIncarnation, Epoch: a.Epoch})
+			s.warming[id] = true
+		}
+		if s.warming[id] && (a.Warm || a.Target != s.o.Broker) {
+			delete(s.warming, id)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	s.work.Go(func() { s.warm(list) })
+}
+
+// warm never fails a move: an owner that isn't told goes on after warmPatience.
+func (s *Set) warm(list []cluster.Warmed) {
+	ctx, cancel := context.WithTimeout(s.ctx, warmPatience)
+	defer cancel()
+	for _, w := range list {
+		if _, err := s.o.Archive.Load(ctx, w.ID); err != nil && ctx.Err() != nil {
+			return
+		}
+	}
+	if err := s.o.Cluster.MarkWarm(ctx, s.o.Broker, list); err != nil && s.ctx.Err() == nil {
+		s.event(Debug, nil, "the owners of partitions that move here could not be told that all is ready", err)
+	}
+}

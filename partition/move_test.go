@@ -1,0 +1,120 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/tierbroker/tierbroker/batch"
+)
+
+// produceSeq appends one record with an idempotent producer and returns what the model has to hold.
+func produceSeq(t testing.TB, p *Partition, pid int64, seq int32, value string) (rec, Ack) {
+	t.Helper()
+	b := batch.NewBuilder(batch.None, batch.BuilderOptions{ProducerID: pid, ProducerEpoch: 0, FirstSequence: seq})
+	b.Add(1_700_000_000_000, []byte("k"), []byte(value), nil)
+	ack := appendBatch(t, p, b.Bytes())
+	return rec{ack.BaseOffset, 1_700_000_000_000, value}, ack
+}
+
+// A partition goes to and fro between two brokers: its offsets go on, its records are the same wherever it is, retries
+// are recognised, and the broker that let go keeps nothing.
+func TestMoveToAndFro(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	var model []rec
+	seq, at := int32(0), int32(1)
+	for round := range 6 {
+		p := pl.await(id, at)
+		for range round { // also rounds in which nothing is written
+			r, ack := produceSeq(t, p, 7, seq, fmt.Sprint("v", seq))
+			require.False(t, ack.Duplicate)
+			model = append(model, r)
+			seq++
+		}
+		require.Equal(t, model, readAll(t, p))
+		to := 3 - at
+		pl.target(id, to)
+		q := pl.await(id, to)
+		require.Equal(t, model, readAll(t, q))
+		if seq > 0 {
+			_, ack := produceSeq(t, q, 7, seq-1, fmt.Sprint("v", seq-1))
+			require.True(t, ack.Duplicate)
+			require.Equal(t, model[len(model)-1].offset, ack.BaseOffset)
+		}
+		old := pl.nodes[at]
+		eventually(t, func() bool { return old.set.Get(id) == nil || round == 0 }, func() string { return "remains are kept" })
+		if round > 0 {
+			_, ok, err := old.set.index.Last(id)
+			require.NoError(t, err)
+			require.False(t, ok, "index entries are left")
+		}
+		at = to
+	}
+	require.NotEmpty(t, model)
+}
+
+// An owner whose target is gone goes on.
+func TestMoveToDeadTarget(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "a")
+	pl.nodes[2].kill(1)
+	pl.target(id, 2)
+	eventually(t, func() bool { return pl.assignment(id).Target < 0 && p.State() == Writing }, func() string { return fmt.Sprintf("%+v", pl.assignment(id)) })
+	r2, _ := produceSeq(t, p, 7, 1, "b")
+	require.Equal(t, []rec{r, r2}, readAll(t, p))
+}
+
+// A partition is forced away from a dead broker with sync records that nobody else has. The new owner goes on at the
+// ceiling; what the old one had is quarantined when it comes back, and reported.
+func TestForcedMoveQuarantines(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "in the bucket")
+	require.NoError(t, p.Roll(context.Background()))
+	produceSeq(t, p, 7, 1, "only here")
+	pl.nodes[1].kill(1)
+	pl.give(id, 2, true)
+	q := pl.await(id, 2)
+	require.False(t, pl.assignment(id).Jump)
+	r2, ack := produceSeq(t, q, 7, 1, "only here, again")
+	require.False(t, ack.Duplicate, "the record was lost, so its retry is stored")
+	require.GreaterOrEqual(t, r2.offset, int64(firstCeiling))
+	require.Equal(t, []rec{r, r2}, readAll(t, q))
+	pl.nodes[1].open()
+	eventually(t, func() bool { return pl.nodes[1].set.Get(id) == nil }, func() string { return "the old owner keeps its remains" })
+	files, err := pl.nodes[1].set.log.Quarantined()
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	pl.target(id, 1)
+	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 1)))
+}
+
+// A broker comes back to a partition that another one had meanwhile, before it could see that: what is local isn't
+// taken for a beginning of the archive.
+func TestComesBackAfterOvertaken(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "a")
+	require.NoError(t, p.Roll(context.Background()))
+	produceSeq(t, p, 7, 1, "lost")
+	pl.nodes[1].kill(1)
+	pl.give(id, 2, true)
+	q := pl.await(id, 2)
+	r2, _ := produceSeq(t, q, 7, 1, "b")
+	require.NoError(t, q.Roll(context.Background()))
+	pl.nodes[2].stop()
+	pl.give(id, 1, false)
+	pl.nodes[1].open()
+	p = pl.await(id, 1)
+	require.Equal(t, []rec{r, r2}, readAll(t, p))
+	_, ack := produceSeq(t, p, 7, 1, "b")
+	require.True(t, ack.Duplicate)
+	require.Equal(t, r2.offset, ack.BaseOffset)
+}

@@ -1,0 +1,214 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/index"
+)
+
+// Durability object: a batch goes into the local log and index as with sync, and then into the broker's WAL stream; it is
+// durable when both have it. What consumers see, and producers were told, is in the bucket therefore, and another broker
+// may take the partition over as soon as the owner's lease has ended. The owner says so in etcd (Assignment.Safe).
+//
+//	tiered, uploaded <= stored <= next      durable = min(stored, max(tiered, uploaded)), never going back
+//
+// A topic that becomes object stays what it was, for the controller, until all earlier data is in the bucket (safeAt). One
+// that ceases to be object takes the promise back in etcd before it acknowledges anything on less.
+
+// wantsObject says whether the partition is to be object.
+func (p *Partition) wantsObject() bool {
+	return p.set.stream != nil && p.cfg.Load().Durability == cluster.Object
+}
+
+// covered is the first offset that isn't known to be in the bucket. The caller holds p.mu.
+func (p *Partition) covered() int64 { return max(p.tiered, p.uploaded) }
+
+// safety is what the owner says in etcd about the partition.
+func (p *Partition) safety() *bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	safe := p.isSafe()
+	return &safe
+}
+
+// isSafe says whether all that was acknowledged or seen is in the bucket. The caller holds p.mu.
+func (p *Partition) isSafe() bool { return p.object && !p.declassing && p.covered() >= p.safeAt }
+
+// followClass has a change of the topic's durability followed, and the controller told when the partition has become
+// safe. d is the topic's durability, which the partition may not have yet. The caller holds p.mu.
+func (s *Set) followClass(pl *plan, p *Partition, a cluster.Assignment, d cluster.Durability) {
+	if p.state != Writing || s.closing.Load() {
+		return
+	}
+	if want := s.stream != nil && d == cluster.Object; want != p.object || p.isSafe() != a.Safe {
+		pl.reclassing = append(pl.reclassing, start{p, a})
+	}
+}
+
+// reclass takes a partition that is Writing to the durability of its topic, to or from object. What it begins,
+// reclassed completes when etcd knows.
+func (p *Partition) reclass(ctx context.Context) error {
+	want := p.wantsObject()
+	p.mu.Lock()
+	object, epoch := p.object, p.epoch
+	p.declassing = object && !want
+	p.mu.Unlock()
+	if object || !want {
+		return nil
+	}
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	if err := p.joinStream(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == Writing && p.epoch == epoch {
+		return p.becomeObject(p.durable)
+	}
+	return errLeft
+}
+
+// reclassed follows when etcd knows whether the partition is safe.
+func (p *Partition) reclassed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.declassing {
+		return
+	}
+	p.declassing, p.object = false, false
+	p.raiseTo(p.stored)
+}
+
+// becomeObject has everything that is not in the bucket queued for the stream; durable is what may be seen already, and
+// the partition is safe once the bucket has that. The caller holds p.mu.
+func (p *Partition) becomeObject(durable int64) error {
+	if !p.object {
+		p.uploaded = p.tiered // otherwise this run's stream, which the head names, has more
+	}
+	p.object, p.queuedTo, p.safeAt = true, p.covered(), durable
+	p.durable = min(durable, p.stored)
+	left, err := p.unqueued()
+	if err != nil {
+		return err
+	}
+	for i := range left {
+		p.queueUpload(&left[i])
+	}
+	return nil
+}
+
+// unqueued returns the stored entries from queuedTo on. The caller holds p.mu; the index is read under it, which happens
+// once when the partition becomes object.
+func (p *Partition) unqueued() ([]index.Entry, error) {
+	var left []index.Entry
+	err := p.set.index.Scan(p.id, p.queuedTo, func(e index.Entry) bool {
+		if e.Base >= p.stored {
+			return false
+		}
+		if e.Last >= p.queuedTo {
+			left = append(left, e)
+		}
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	return left, nil
+}
+
+// queueUpload gives a stored entry to the stream. The caller holds p.mu.
+func (p *Partition) queueUpload(e *index.Entry) {
+	if e.Last < p.queuedTo {
+		return
+	}
+	p.queuedTo = e.Last + 1
+	p.set.stream.push(p, e)
+}
+
+// uploadedTo notes that the stream has everything below an offset.
+func (p *Partition) uploadedTo(to int64) {
+	p.mu.Lock()
+	p.uploaded = max(p.uploaded, to)
+	was := p.covered() >= p.safeAt
+	p.raiseCovered()
+	safe := p.object && was
+	p.mu.Unlock()
+	if safe {
+		p.set.tellSafe(p)
+	}
+}
+
+// raiseCovered lets be seen what the bucket has. The caller holds p.mu.
+func (p *Partition) raiseCovered() {
+	if p.object {
+		p.raiseTo(min(p.stored, p.covered()))
+	}
+}
+
+// raiseTo raises the durable offset. The caller holds p.mu.
+func (p *Partition) raiseTo(to int64) {
+	if to <= p.durable {
+		return
+	}
+	p.durable = to
+	p.set.notePending(p)
+	if p.pending >= p.rollBytes() {
+		p.set.kickRoll(p)
+	}
+	p.wake()
+}
+
+// tellSafe has the reconcile loop look at a partition that may have become safe, if the cluster doesn't know.
+func (s *Set) tellSafe(p *Partition) {
+	if img := s.image.Load(); img != nil {
+		if a, ok := img.Assignment(p.id); ok && !a.Safe && a.Owner == s.o.Broker {
+			s.kickReconcile()
+		}
+	}
+}
+
+// awaitDurable returns when consumers may see the offset: for batches that wait for the bucket.
+func (p *Partition) awaitDurable(ctx context.Context, offset int64, deadline time.Time) error {
+	done := func() (bool, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case p.durable > offset:
+			return true, nil
+		case !p.serving():
+			return true, fmt.Errorf("%w: %s-%d is %s", ErrNotOwner, p.Topic(), p.id.Partition, p.state)
+		}
+		return false, nil
+	}
+	if ok, err := done(); ok {
+		return err
+	}
+	w := NewWaiter()
+	p.Watch(w, 0, offset)
+	defer p.Unwatch(w)
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
+		late = t.C
+	}
+	for {
+		if ok, err := done(); ok {
+			return err
+		}
+		select {
+		case <-w.C():
+			w.Take(nil)
+		case <-late:
+			return context.DeadlineExceeded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
