@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/frame"
 )
 
 // createPartitions answers CreatePartitions, versions 0 to 3.
@@ -76,5 +77,15 @@ func (b *Broker) growTopic(ctx context.Context, in *kmsg.CreatePartitionsRequest
 	if dry {
 		return nil, nil
 	}
-	return b.o.Admin.CreatePartitions(ctx, t.ID, in.Count)
+	first := t.Partitions
+	grown, err := b.o.Admin.CreatePartitions(ctx, t.ID, in.Count)
+	if err != nil {
+		return nil, err
+	}
+	moves := make([]cluster.MoveWish, 0, len(in.Assignment))
+	for i := range in.Assignment {
+		moves = append(moves, cluster.MoveWish{ID: frame.PartitionID{Topic: t.ID, Partition: first + int32(i)}, Target: in.Assignment[i].Replicas[0], Goal: goalAssigned})
+	}
+	b.wishPlaces(ctx, grown, moves)
+	return grown, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
@@ -91,6 +92,7 @@ func (b *Broker) createTopic(ctx context.Context, in *kmsg.CreateTopicsRequestTo
 			return nil, err
 		}
 		out.TopicID = t.ID
+		b.placeAt(ctx, t, in.ReplicaAssignment)
 	}
 	*room -= partitions
 	out.NumPartitions, out.ReplicationFactor = partitions, replicas
@@ -158,8 +160,30 @@ func (b *Broker) shape(img *cluster.Image, in *kmsg.CreateTopicsRequestTopic) (i
 	return partitions, replicas, nil
 }
 
-// assigned checks a manual assignment by Kafka's rules. It says how many partitions there are; who owns them is the
-// controller's decision.
+// placeAt asks the controller for the owners that a manual assignment names. They are wishes: a broker that dies before it has
+// its partition does not keep it, and a topic whose wishes can't be written exists all the same.
+func (b *Broker) placeAt(ctx context.Context, t *cluster.Topic, list []kmsg.CreateTopicsRequestTopicReplicaAssignment) {
+	moves := make([]cluster.MoveWish, 0, len(list))
+	for i := range list {
+		moves = append(moves, cluster.MoveWish{ID: frame.PartitionID{Topic: t.ID, Partition: list[i].Partition}, Target: list[i].Replicas[0], Goal: goalAssigned})
+	}
+	b.wishPlaces(ctx, t, moves)
+}
+
+// goalAssigned is why a partition is moved to where a client wanted it when it was created.
+const goalAssigned = "assigned at its creation"
+
+func (b *Broker) wishPlaces(ctx context.Context, t *cluster.Topic, moves []cluster.MoveWish) {
+	if len(moves) == 0 {
+		return
+	}
+	if err := b.o.Admin.SetMoves(ctx, moves); err != nil {
+		b.log.Warn("the controller places new partitions: those who assigned them could not be heard", zap.String("topic", t.Name), zap.Error(err))
+	}
+}
+
+// assigned checks a manual assignment by Kafka's rules. It says how many partitions there are; the first replica of each is
+// wished for as its owner.
 func assigned(img *cluster.Image, in *kmsg.CreateTopicsRequestTopic) (int32, int16, error) {
 	if in.NumPartitions != -1 {
 		return 0, 0, refuse(kerr.InvalidRequest, "A manual partition assignment was specified, but numPartitions was not set to -1.")

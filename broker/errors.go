@@ -56,6 +56,7 @@ var rules = []rule{
 	{cluster.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
 	{cluster.ErrInvalidPartitions, kerr.InvalidPartitions},
 	{cluster.ErrInvalidConfig, kerr.InvalidConfig},
+	{cluster.ErrInvalidMove, kerr.InvalidReplicaAssignment},
 	{cluster.ErrConflict, kerr.RequestTimedOut},
 	{cluster.ErrUnavailable, kerr.RequestTimedOut},
 	{cluster.ErrClosed, kerr.BrokerNotAvailable},

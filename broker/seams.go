@@ -108,4 +108,7 @@ type ClusterAdmin interface {
 	AlterTopicConfig(ctx context.Context, id frame.TopicID, ops []cluster.ConfigOp, replace bool) (*cluster.Topic, error)
 	// AlterBrokerConfig changes the dynamic settings of a broker, or of all for cluster.DefaultConfig.
 	AlterBrokerConfig(ctx context.Context, broker int32, ops []cluster.ConfigOp, replace bool) error
+	// SetMoves asks for partitions at other brokers; the controller carries it out. CancelMoves takes that back.
+	SetMoves(ctx context.Context, moves []cluster.MoveWish) error
+	CancelMoves(ctx context.Context, ids []frame.PartitionID) error
 }

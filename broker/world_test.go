@@ -163,7 +163,9 @@ func (w *world) remove(ctx context.Context, img *cluster.Image, t *cluster.Topic
 func (w *world) assign(id frame.PartitionID, a cluster.Assignment) {
 	old, ok := w.client.Image().Assignment(id)
 	require.True(w.t, ok)
-	a.Target = cluster.NoBroker
+	if a.TargetSince == 0 {
+		a.Target = cluster.NoBroker
+	}
 	require.NoError(w.t, w.term.Apply(w.ctx, []cluster.Change{{ID: id, Exists: true, Old: old, New: a}}))
 }
 

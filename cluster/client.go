@@ -93,11 +93,8 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		c.follow(c.run)
 	}()
 	if c.embedded != nil {
-		c.wg.Add(1)
-		go func() {
-			defer c.wg.Done()
-			c.maintain(c.run)
-		}()
+		c.wg.Go(func() { c.maintain(c.run) })
+		c.wg.Go(c.endWithEtcd)
 	}
 	return c, nil
 }
@@ -176,6 +173,9 @@ func (c *Client) disconnect() error {
 
 // open makes or checks the cluster record and loads the first image.
 func (c *Client) open(ctx context.Context) error {
+	if err := c.restoring(ctx); err != nil {
+		return err
+	}
 	if err := c.ensureMeta(ctx); err != nil {
 		return err
 	}

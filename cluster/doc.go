@@ -17,6 +17,7 @@
 //	config/broker/<id>        dynamic settings of one broker (JSON)
 //	operator/broker/<id>      what operators want of a broker: drained, removed (JSON)
 //	operator/move/<topic id>/<partition>  a move that operators wish for (JSON)
+//	restore                   mark of a restore that is not finished (JSON)
 //	producers                 next producer id that was never handed out
 //	election/<lease>          candidates for the controller; the oldest key leads
 //

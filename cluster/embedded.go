@@ -58,6 +58,7 @@ type EmbeddedOptions struct {
 type Embedded struct {
 	dir     string
 	minFree int64
+	guard   *guard
 	etcd    *embed.Etcd
 	client  *clientv3.Client
 	lock    *os.File
@@ -75,7 +76,8 @@ const walSegmentBytes = 16 << 20
 const memberDir = "member"
 
 // StartEmbedded starts etcd and returns when it serves. ErrInUse: another process
-// has the directory.
+// has the directory. ErrDamaged: its files are. ErrStopped: etcd gave up; what it
+// had begun stays in the process, which should end.
 func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	walOnce.Do(func() { wal.SegmentSizeBytes = walSegmentBytes })
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -85,12 +87,15 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), lock: lock}
-	config := embeddedConfig(o)
+	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), guard: newGuard(), lock: lock}
+	if err := e.checkFiles(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	config := embeddedConfig(o, e.guard)
 	if err := o.listen(ctx, config); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if e.etcd, err = embed.StartEtcd(config); err != nil {
+	if e.etcd, err = e.guard.start(config); err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, err), lock.Close())
 	}
 	limit := defaultTo(o.StartTimeout, time.Minute)
@@ -102,6 +107,8 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	select {
 	case <-e.etcd.Server.ReadyNotify():
 	case err = <-e.etcd.Err():
+	case <-e.guard.failed:
+		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", o.Dir, e.guard.err), lock.Close())
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timeout.C:
@@ -120,7 +127,7 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 // etcd ends the process when one of its pages finds no space on a full disk. This is a
 // precaution: a disk that is full already, or that can't reserve, leaves things as they are.
 func (e *Embedded) reserve() {
-	f, err := os.OpenFile(filepath.Join(e.dir, memberDir, "member", "snap", "db"), os.O_RDWR, 0)
+	f, err := os.OpenFile(e.dbPath(), os.O_RDWR, 0)
 	if err != nil {
 		return
 	}
@@ -136,13 +143,23 @@ func (e *Embedded) Client() *clientv3.Client { return e.client }
 // Err reports when the member stops by itself.
 func (e *Embedded) Err() <-chan error { return e.etcd.Err() }
 
-// Close stops the member. Everything committed is on disk.
+// Close stops the member. Everything committed is on disk. One that has stopped by
+// itself can't be closed; there is no error then, since it was told before.
 func (e *Embedded) Close() error {
 	e.once.Do(func() {
+		if e.guard.failure() != nil {
+			e.err = e.lock.Close()
+			return
+		}
 		if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			e.err = fmt.Errorf("close etcd client: %w", err)
 		}
-		e.etcd.Close()
+		closed := make(chan struct{})
+		go func() { e.etcd.Close(); close(closed) }()
+		select {
+		case <-closed:
+		case <-e.guard.failed: // now, of all times
+		}
 		e.err = errors.Join(e.err, e.lock.Close())
 	})
 	return e.err
@@ -163,7 +180,7 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func embeddedConfig(o EmbeddedOptions) *embed.Config {
+func embeddedConfig(o EmbeddedOptions, g *guard) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "tierbroker"
 	c.Dir = filepath.Join(o.Dir, memberDir)
@@ -192,7 +209,7 @@ func embeddedConfig(o EmbeddedOptions) *embed.Config {
 	if lg == nil {
 		lg = zap.NewNop()
 	}
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(quiet(lg))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(g.watch(quiet(lg)))
 	c.LogLevel = "warn"
 	return c
 }
@@ -224,8 +241,11 @@ var parting = []string{"setting up serving from embedded etcd failed", "secure g
 // newborn are what etcd says, one of them as an error, when it looks at a data directory before its first snapshot.
 var newborn = []string{"Failed to detect schema version", "failed to update storage version"}
 
-// Check drops routine warnings.
+// Check drops routine warnings, and what guard tells.
 func (c *quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Level >= zap.DPanicLevel {
+		return ce
+	}
 	says := func(s string) bool { return strings.Contains(e.Message, s) }
 	if slices.ContainsFunc(newborn, says) || slices.ContainsFunc(parting, says) || e.Level == zap.WarnLevel && slices.ContainsFunc(routine, says) {
 		return ce

@@ -50,7 +50,7 @@ func selfSigned(t testing.TB) (cert, key string, client *tls.Config) {
 
 // serveEtcd runs an etcd of its own that is reached over TCP.
 func serveEtcd(t testing.TB, change func(*embed.Config)) (addr string, stop func()) {
-	c := embeddedConfig(EmbeddedOptions{Dir: t.TempDir()})
+	c := embeddedConfig(EmbeddedOptions{Dir: t.TempDir()}, newGuard())
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	c.BcryptCost = 4 // the default takes seconds under the race detector

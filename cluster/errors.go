@@ -47,6 +47,11 @@ var (
 	ErrMember = errors.New("etcd member can't join its quorum")
 	// ErrInUse: another process has the embedded etcd's directory open.
 	ErrInUse = errors.New("etcd directory is in use by another process")
+	// ErrDamaged: the embedded etcd's files can't be read; wrapped by every *DamageError.
+	ErrDamaged = errors.New("the files of the embedded etcd are damaged")
+	// ErrStopped: the embedded etcd could not go on (its disk is full or failed, or its
+	// files make no sense) and has stopped.
+	ErrStopped = errors.New("the embedded etcd has stopped")
 	// ErrCorrupt: a value in etcd can not be decoded; wrapped by every *CorruptError.
 	ErrCorrupt = errors.New("corrupt cluster state")
 	// ErrConflict: another writer won every attempt; the caller may repeat.

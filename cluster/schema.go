@@ -28,6 +28,7 @@ const (
 	keyProducers    = "producers"
 	keyElection     = "election/"
 	keyOperator     = "operator/"
+	keyRestore      = "restore"
 
 	wishOfBroker = "broker/" // after keyOperator
 	wishOfMove   = "move/"   // likewise
@@ -42,6 +43,7 @@ func (s schema) topic(id frame.TopicID) string   { return s.prefix + keyTopics +
 func (s schema) name(name string) string         { return s.prefix + keyNames + foldName(name) }
 func (s schema) deleted(id frame.TopicID) string { return s.prefix + keyDeleted + id.String() }
 func (s schema) shard(n uint32) string           { return fmt.Sprintf("%s%s%08x", s.prefix, keyAssign, n) }
+func (s schema) restore() string                 { return s.prefix + keyRestore }
 func (s schema) producers() string               { return s.prefix + keyProducers }
 func (s schema) brokerWish(id int32) string {
 	return s.prefix + keyOperator + wishOfBroker + strconv.Itoa(int(id))

@@ -75,3 +75,47 @@ func TestNewBrokerKilledEarly(t *testing.T) {
 	}
 	n.stop()
 }
+
+// awaitExit waits until the broker has ended by itself and returns its exit code.
+func (n *node) awaitExit() int {
+	n.t.Helper()
+	select {
+	case <-n.exited:
+	case <-time.After(60 * time.Second):
+		n.t.Fatalf("broker does not end\n%s", n.out.String())
+	}
+	code := n.cmd.ProcessState.ExitCode()
+	n.cmd = nil
+	return code
+}
+
+// Files of the embedded etcd are damaged: the start says so in one sentence, and what to do, and ends.
+func TestEtcdDamagedByOthers(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.start()
+	n.tierctl("topic", "create", "t", "--partitions", "50")
+	n.stop()
+	for file, damage := range map[string]func(path string) error{
+		"snap/db":   func(path string) error { return os.Truncate(path, 20_000) },
+		"wal/*.wal": func(path string) error { return os.WriteFile(path, make([]byte, 50_000), 0o600) },
+	} {
+		files, err := filepath.Glob(filepath.Join(n.dir, "etcd", "member", "member", file))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		whole, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		require.NoError(t, damage(files[0]))
+		n.out = &lockedBuffer{}
+		n.launch()
+		require.Equal(t, 2, n.awaitExit(), n.out.String())
+		out := n.out.String()
+		require.Contains(t, out, "the files of the embedded etcd are damaged: "+n.dir)
+		require.Contains(t, out, "from a backup")
+		require.NotContains(t, out, "goroutine ")
+		require.NoError(t, os.WriteFile(files[0], whole, 0o600))
+	}
+	n.start()
+	require.Contains(t, n.tierctl("topic", "list"), "t")
+	n.stop()
+}

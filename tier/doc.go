@@ -32,6 +32,7 @@
 //     and forgets that it dropped it after. A crash anywhere leaves an orphan, never a hole.
 //  9. No partition deletes a WAL object, or drops one: other partitions have parts in it. Extents that name one are merged into data
 //     objects before all others, and stay in the head until then.
+//
 // 10. Decoders are bounded: hostile bytes cost an error, and memory in proportion to what is there.
 //
 // # Crashes and failures

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -64,6 +65,10 @@ func runDaemon(ctx context.Context, c *config.Config, log *zap.Logger) error {
 		d.endStandIn()
 	}
 	err = errors.Join(err, d.close())
+	if d.cluster != nil && d.cluster.Failure() != nil {
+		log.Debug("ended with etcd", zap.Error(err)) // all of it follows from that
+		return d.etcdFailed(d.cluster.Failure())
+	}
 	if err == nil && !d.stopping.IsZero() {
 		log.Info("stopped", zap.Duration("took", time.Since(d.stopping).Round(time.Millisecond)))
 	}
@@ -264,8 +269,8 @@ func (d *daemon) recheckBucket(ctx context.Context) error {
 func (d *daemon) openCatalog(ctx context.Context, create bool) (*catalog.Catalog, error) {
 	meta := d.cluster.Image().Meta()
 	c, err := catalog.Open(ctx, catalog.Options{Bucket: d.bucket, Images: d.cluster, ClusterID: meta.ClusterID,
-		Incarnation: meta.Incarnation, Create: create, Now: nowMs})
-	if errors.Is(err, catalog.ErrOtherCluster) {
+		Incarnation: meta.Incarnation, Create: create, Node: fmt.Sprintf("the controller on node %d", d.config.BrokerID), Now: nowMs})
+	if errors.Is(err, catalog.ErrOtherCluster) || errors.Is(err, catalog.ErrUnfinished) {
 		return nil, userError{err}
 	}
 	return c, err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -63,8 +64,11 @@ func (d *daemon) startCluster(ctx context.Context, o cluster.Options) (*cluster.
 		case errors.Is(err, cluster.ErrNoCluster):
 			return nil, mistake("can't join the cluster: etcd is empty, but the data directory or the bucket belongs to cluster %s: "+
 				"is it the right etcd (%s)? If it lost its data, the cluster must be restored from its bucket", o.ClusterID, d.etcdName())
-		case errors.Is(err, cluster.ErrOtherCluster), errors.Is(err, cluster.ErrSchema), errors.Is(err, cluster.ErrInUse), errors.Is(err, cluster.ErrMember):
+		case errors.Is(err, cluster.ErrOtherCluster), errors.Is(err, cluster.ErrSchema), errors.Is(err, cluster.ErrInUse), errors.Is(err, cluster.ErrMember),
+			errors.Is(err, cluster.ErrRestoring):
 			return nil, mistake("can't join the cluster: %w", err)
+		case errors.Is(err, cluster.ErrDamaged), errors.Is(err, cluster.ErrStopped):
+			return nil, d.etcdFailed(err)
 		case ctx.Err() != nil || !errors.Is(err, cluster.ErrUnavailable) || o.Embedded != nil:
 			return nil, fmt.Errorf("start the cluster client: %w", err)
 		case d.dir.fresh && time.Now().After(deadline):
@@ -76,6 +80,18 @@ func (d *daemon) startCluster(ctx context.Context, o cluster.Options) (*cluster.
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// etcdFailed says what to do about an embedded etcd that can't start or go on.
+func (d *daemon) etcdFailed(err error) error {
+	switch {
+	case errors.Is(err, cluster.ErrDamaged):
+		return mistake("%w; restore %s from a backup. Without one the topics and settings are lost: move the data directory away and start with a new one "+
+			"and another bucket or prefix. What is archived stays readable with tierctl archive", err, d.etcdDir())
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return mistake("%w; free space on the disk of %s and start again, nothing is lost", err, d.etcdDir())
+	}
+	return err
 }
 
 func (d *daemon) etcdField() zap.Field { return zap.String("etcd", d.etcdName()) }

@@ -28,6 +28,15 @@ var (
 // next one takes them up again with higher epochs.
 func (d *daemon) serve(ctx context.Context) error {
 	failed := make(chan error, 1)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-d.cluster.Stopped():
+			end(d.cluster.Failure())
+		case <-ctx.Done():
+		}
+	}()
 	checking, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() {

@@ -30,6 +30,8 @@ type Options struct {
 	Quiet  time.Duration // a snapshot waits until nothing has changed this long; default 1 s
 	Most   time.Duration // but no longer than this after the first change; default 10 s
 	Keep   int           // snapshots that stay; default 16
+	Look   time.Duration // how often the root is looked at; default LookEvery
+	Node   string        // who this is, for people
 	Now    func() int64  // ms since 1970; nil: the system's clock
 }
 
@@ -66,6 +68,9 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 	if o.Keep <= 0 {
 		o.Keep = 16
 	}
+	if o.Look <= 0 {
+		o.Look = LookEvery
+	}
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
 	}
@@ -93,11 +98,29 @@ func (c *Catalog) setStatus(change func(*Status)) {
 	change(&c.status)
 }
 
-// Run writes a snapshot when topics or settings have changed, until ctx ends. A
-// bucket that does not answer is tried again for ever, with growing pauses; other
-// faults too, since the cluster goes on without its copy. It returns nil when ctx
-// ends, and an error when the images end.
+// Run writes a snapshot when topics or settings have changed, until ctx ends, and
+// answers who asks in the root whether the cluster lives. A bucket that does not
+// answer is tried again for ever, with growing pauses; other faults too, since the
+// cluster goes on without its copy. It returns nil when ctx ends, an error when the
+// images end, and an *OtherClusterError when the bucket was given to another cluster.
 func (c *Catalog) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	guarded := make(chan error, 1)
+	go func() {
+		err := c.guard(ctx)
+		if err != nil {
+			c.setStatus(func(s *Status) { s.Err, s.Behind = err, true })
+			cancel()
+		}
+		guarded <- err
+	}()
+	err := c.follow(ctx)
+	cancel()
+	return errors.Join(<-guarded, err)
+}
+
+func (c *Catalog) follow(ctx context.Context) error {
 	const least, most = time.Second, time.Minute
 	pause := least
 	var last string         // digest of the newest snapshot

@@ -22,6 +22,12 @@
 //  4. The newest snapshots stay; older ones are removed after a newer one was
 //     written.
 //
+// # Who lives
+//
+// Nobody can tell an idle cluster from a dead one by what the bucket holds, and an idle one makes no puts. So who wants to
+// know (a restore) puts a question into the root, and the leading controller, which reads the root every few seconds, swaps
+// its answer in. An answer is proof of life; silence is not proof of death: fencing rests on swaps alone.
+//
 // # Crash behaviour
 //
 // A put whose answer was lost is read back: the root carries a unique attempt id,
@@ -35,5 +41,5 @@
 //
 // # What it never does
 //
-// It does not read or write heads and data, and takes no decision about restoring.
+// It does not read or write heads and data; what a restore does is package restore's.
 package catalog

@@ -22,6 +22,8 @@ var (
 	ErrNoRoot = errors.New("bucket holds no cluster")
 	// ErrOtherCluster: wrapped by every *OtherClusterError.
 	ErrOtherCluster = errors.New("bucket belongs to another cluster")
+	// ErrUnfinished: a restore of the bucket has begun and is not finished.
+	ErrUnfinished = errors.New("a restore from the bucket is not finished")
 )
 
 // Root says whose bucket this is.
@@ -33,6 +35,19 @@ type Root struct {
 	Attempt     string `json:"attempt"`   // unique id of the put that wrote it
 	// Earlier incarnations, oldest first.
 	Earlier []Earlier `json:"earlier,omitempty"`
+	// Restore is there while a restore into this incarnation is under way: nobody else may use the bucket.
+	Restore *Restore `json:"restore,omitempty"`
+	// Question is there when somebody has asked whether the cluster lives.
+	Question *Question `json:"question,omitempty"`
+
+	etag string // as ReadRoot found it
+}
+
+// Restore says what a restore that is not finished began with.
+type Restore struct {
+	Incarnation string `json:"incarnation"` // whose snapshot of topics and settings
+	Revision    int64  `json:"revision"`    // of that snapshot
+	StartedAt   int64  `json:"startedAt"`   // ms since 1970
 }
 
 // Earlier is an incarnation that a restore has ended.
@@ -93,14 +108,16 @@ func DecodeRoot(b []byte) (Root, error) {
 // ReadRoot returns the root. ErrNoRoot: there is none; ErrCorrupt, ErrVersion, and
 // the bucket's errors.
 func ReadRoot(ctx context.Context, b bucket.Bucket) (Root, error) {
-	raw, _, err := bucket.GetAll(ctx, b, headOp(), RootKey, maxRoot)
+	raw, info, err := bucket.GetAll(ctx, b, headOp(), RootKey, maxRoot)
 	if errors.Is(err, bucket.ErrNotFound) {
 		return Root{}, ErrNoRoot
 	}
 	if err != nil {
 		return Root{}, fmt.Errorf("read cluster root: %w", err)
 	}
-	return DecodeRoot(raw)
+	r, err := DecodeRoot(raw)
+	r.etag = info.ETag
+	return r, err
 }
 
 // claim makes the root when the bucket has none, or checks it. The outcome of a
@@ -142,6 +159,9 @@ func claim(ctx context.Context, o *Options) (Root, error) {
 
 func (r *Root) matches(o *Options) error {
 	if r.ClusterID == o.ClusterID && r.Incarnation == o.Incarnation {
+		if r.Restore != nil {
+			return fmt.Errorf("%w: run the same tierctl cluster restore again, with the same target", ErrUnfinished)
+		}
 		return nil
 	}
 	return &OtherClusterError{Have: *r, ClusterID: o.ClusterID, Incarnation: o.Incarnation,
