@@ -20,7 +20,7 @@ func TestDocs(t *testing.T) {
 	for _, a := range apis {
 		require.Contains(t, doc, fmt.Sprintf("| %d | %s | %d-%d | %d-%d |", a.key, a.name, a.min, a.max, a.advertised, a.max))
 	}
-	for _, d := range slices.Concat(cluster.TopicConfigDefs, cluster.GroupConfigDefs) {
+	for _, d := range slices.Concat(cluster.TopicConfigDefs, cluster.GroupConfigDefs, cluster.MovesConfigDefs) {
 		value := "`" + d.Default + "`"
 		if d.Default == "" {
 			value = "(empty)"

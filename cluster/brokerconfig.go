@@ -61,7 +61,7 @@ func brokerConfigDefs() []ConfigDef {
 		{Name: "transaction.state.log.replication.factor", Type: TypeShort, Default: "1", ReadOnly: true, check: atLeast(1), Doc: "Accepted for compatibility."},
 		{Name: "transactional.id.expiration.ms", Type: TypeInt, Default: "604800000", ReadOnly: true, check: atLeast(1), Doc: "Milliseconds after which an unused transactional id is dropped."},
 	}
-	return slices.Concat(defs, GroupConfigDefs, derivedBrokerDefs())
+	return slices.Concat(defs, GroupConfigDefs, MovesConfigDefs, derivedBrokerDefs())
 }
 
 // derivedBrokerDefs are the broker settings behind topic settings; they are

@@ -181,6 +181,7 @@ func brokerValue(b *Broker) (string, error) {
 func (c *Client) register(ctx context.Context, s *Session, b *Broker, value string) (int64, error) {
 	key := c.keys.broker(b.ID)
 	expected := int64(0) // mod revision of the record to replace
+	earlier := clientv3.LeaseID(clientv3.NoLease)
 	for range maxAttempts {
 		r, err := c.retryTxn(ctx, "register broker",
 			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", expected)},
@@ -190,27 +191,27 @@ func (c *Client) register(ctx context.Context, s *Session, b *Broker, value stri
 			return 0, err
 		}
 		if r.Succeeded {
-			return r.Header.Revision, nil
+			// What else the earlier run holds (its candidacy) ends with its lease.
+			return r.Header.Revision, c.retry(ctx, func() error { return c.revoke(ctx, earlier) })
 		}
 		kvs := r.Responses[0].GetResponseRange().Kvs
 		if len(kvs) == 0 {
-			expected = 0
+			expected, earlier = 0, clientv3.NoLease
 			continue
 		}
 		kv := kvs[0]
-		if kv.Lease == int64(s.lease) {
-			return kv.ModRevision, nil // committed by an attempt whose answer was lost
+		if kv.Lease == int64(s.lease) { // committed by an attempt whose answer was lost
+			return kv.ModRevision, c.retry(ctx, func() error { return c.revoke(ctx, earlier) })
 		}
 		old, err := decodeBroker(b.ID, kv.Lease, kv.Value)
 		if err == nil && old.Identity != b.Identity {
 			return 0, fmt.Errorf("%w: broker %d at %s:%d, started %s", ErrBrokerIDInUse, b.ID, old.Host, old.Port,
 				time.UnixMilli(old.StartedAt).UTC().Format(time.RFC3339))
 		}
-		// The directory is locked by us, so the earlier run is dead: end its lease.
-		if err := c.retry(ctx, func() error { return c.revoke(ctx, clientv3.LeaseID(kv.Lease)) }); err != nil {
-			return 0, err
-		}
-		expected = 0
+		// The directory is locked by us, so the earlier run is dead. Its record is replaced
+		// and not removed first: no image shows the broker as dead, and nothing fails over
+		// from one that is back already.
+		expected, earlier = kv.ModRevision, clientv3.LeaseID(kv.Lease)
 	}
 	return 0, fmt.Errorf("register broker %d: %w", b.ID, ErrConflict)
 }

@@ -111,3 +111,34 @@ func TestTermsFollowEachOther(t *testing.T) {
 	require.NoError(t, err, "one may stand again")
 	require.Greater(t, third.Revision(), second.Revision())
 }
+
+// TestRestartIsNotADeath: no image shows a broker as dead when its next run
+// registers before the lease of the last one has ended.
+func TestRestartIsNotADeath(t *testing.T) {
+	ctx := testContext(t)
+	etcd := startEtcd(t)
+	c := startClient(t, etcd)
+	first := register(t, c, 1, "run-1")
+	from := c.Image().Revision()
+	term := lead(t, c, first)
+	register(t, c, 1, "run-2")
+	<-first.Done()
+	events := etcd.Watch(ctx, c.keys.broker(1), clientv3.WithRev(from+1))
+	select {
+	case r := <-events:
+		require.NoError(t, r.Err())
+		require.Len(t, r.Events, 1)
+		require.Equal(t, clientv3.EventTypePut, r.Events[0].Type)
+	case <-ctx.Done():
+		require.FailNow(t, "no event")
+	}
+	b, ok := c.Image().Broker(1)
+	require.True(t, ok)
+	require.Equal(t, "run-2", b.Incarnation)
+	img := c.Image()
+	for term.Holds(img) {
+		var err error
+		img, err = c.Wait(ctx, img.Revision())
+		require.NoError(t, err, "the earlier run's candidacy ends with its lease")
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
-	"github.com/tierbroker/tierbroker/frame"
 )
 
 // Options of a Controller.
@@ -19,6 +18,8 @@ type Options struct {
 	Broker  int32         // id of this node, shown as the controller
 	Now     func() int64  // ms since 1970; nil: the system's clock
 	OnEvent func(e Event) // called in order from Run's goroutine; nil: nobody listens
+	// Loads returns what brokers have reported; nil: counts of partitions are evened out only.
+	Loads func() Loads
 	// Catalog keeps topics and settings in the bucket current; nil: not kept.
 	Catalog Catalog
 }
@@ -30,32 +31,11 @@ type Catalog interface {
 	Run(ctx context.Context) error
 }
 
-// EventKind says what happened.
-type EventKind uint8
-
-// What a Controller reports.
-const (
-	Elected     EventKind = iota // this node leads
-	Deposed                      // the term has ended
-	Changed                      // changes were made
-	NameFreed                    // a deleted topic's name is free
-	PlanFailed                   // changes could not be made; they are tried again
-	CatalogFail                  // the bucket's copy is not kept current
-)
-
-// Event is something an operator may want to read.
-type Event struct {
-	Kind    EventKind
-	Changes []Change // Changed
-	Topic   frame.TopicID
-	Name    string
-	Err     error
-}
-
 // Controller is elected and makes what Plan returns.
 type Controller struct {
 	o       Options
 	leading atomic.Bool
+	stats   counters
 }
 
 // New returns a controller; Run makes it stand for election.
@@ -68,6 +48,9 @@ func New(o Options) (*Controller, error) {
 	}
 	if o.OnEvent == nil {
 		o.OnEvent = func(Event) {}
+	}
+	if o.Loads == nil {
+		o.Loads = func() Loads { return nil }
 	}
 	return &Controller{o: o}, nil
 }
@@ -92,6 +75,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			return err
 		}
 		c.leading.Store(true)
+		c.stats.terms.Add(1)
 		c.o.OnEvent(Event{Kind: Elected})
 		err = c.lead(ctx, term)
 		c.leading.Store(false)
@@ -145,17 +129,22 @@ func (c *Controller) lead(ctx context.Context, term *cluster.Term) error {
 	return c.loop(ctx, term)
 }
 
-// loop is: plan, make, wait for the next image or the next due time.
+// loop is: look, plan, make, wait for the next image or the next due time.
 func (c *Controller) loop(ctx context.Context, term *cluster.Term) error {
 	const least, most = 50 * time.Millisecond, 5 * time.Second
 	failing := least
+	var seen *cluster.Image
 	for {
 		img := c.o.Client.Image()
 		if !term.Holds(img) {
 			return cluster.ErrNotLeader
 		}
+		c.observe(seen, img)
+		seen = img
 		now := c.o.Now()
-		changes, next := planAt(img, now)
+		began := time.Now()
+		changes, next := planAt(img, c.o.Loads(), now)
+		c.stats.planned(time.Since(began))
 		made, err := c.make(ctx, term, img, changes)
 		switch {
 		case ctx.Err() != nil:
@@ -163,6 +152,7 @@ func (c *Controller) loop(ctx context.Context, term *cluster.Term) error {
 		case errors.Is(err, cluster.ErrNotLeader):
 			return err
 		case err != nil:
+			c.stats.failed.Add(1)
 			c.o.OnEvent(Event{Kind: PlanFailed, Err: err})
 			if err := pause(ctx, failing); err != nil {
 				return err
@@ -194,67 +184,6 @@ func (c *Controller) wait(ctx context.Context, img *cluster.Image, now, next int
 		return nil
 	}
 	return err
-}
-
-// make writes changes; made tells whether any were due.
-func (c *Controller) make(ctx context.Context, term *cluster.Term, img *cluster.Image, changes []Change) (made bool, err error) {
-	var assign []cluster.Change
-	var done []Change
-	for i := range changes {
-		if changes[i].FreeName.IsZero() {
-			assign = append(assign, changes[i].Change)
-			done = append(done, changes[i])
-		}
-	}
-	if len(assign) > 0 {
-		err := term.Apply(ctx, assign)
-		// Those that lost were planned on an old image; the next plan sees why.
-		if err != nil && !errors.Is(err, cluster.ErrFenced) {
-			return false, err
-		}
-		c.o.OnEvent(Event{Kind: Changed, Changes: done, Err: err})
-		made = true
-		if err != nil {
-			if err := c.newer(ctx, img); err != nil {
-				return made, err
-			}
-		}
-	}
-	for i := range changes {
-		id := changes[i].FreeName
-		if id.IsZero() {
-			continue
-		}
-		name := ""
-		if t := img.TopicByID(id); t != nil {
-			name = t.Name
-		}
-		err := term.FreeName(ctx, id)
-		if errors.Is(err, cluster.ErrConflict) {
-			made = true
-			if err := c.newer(ctx, img); err != nil {
-				return made, err
-			}
-			continue
-		}
-		if err != nil {
-			return made, err
-		}
-		c.o.OnEvent(Event{Kind: NameFreed, Topic: id, Name: name})
-		made = true
-	}
-	return made, nil
-}
-
-// newer waits for an image after one that a change was lost on: whoever won has
-// written it. It does not wait long, since the winner may have been read here too.
-func (c *Controller) newer(ctx context.Context, img *cluster.Image) error {
-	wctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if _, err := c.o.Client.Wait(wctx, img.Revision()); err != nil && ctx.Err() == nil && wctx.Err() == nil {
-		return err
-	}
-	return ctx.Err()
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/tierbroker/tierbroker/cluster"
@@ -17,36 +16,28 @@ const (
 // NeverDue is the time of a wake-up that is not needed.
 const NeverDue = int64(1<<63 - 1)
 
-// Change is one thing the controller does: it writes an assignment, or frees the
-// name of a deleted topic (then only FreeName is set).
-type Change struct {
-	cluster.Change
-	FreeName frame.TopicID
-}
-
 // State is what Plan looks at; *cluster.Image is one.
 type State interface {
 	Topics() []*cluster.Topic
 	Assignment(frame.PartitionID) (cluster.Assignment, bool)
 	Brokers() []cluster.Broker
+	BrokerWishes() map[int32]cluster.BrokerWish
+	Moves() []cluster.MoveWish
+	Move(frame.PartitionID) (cluster.MoveWish, bool)
+	MoveSettings() cluster.MoveSettings
 }
 
 // Plan returns the changes that are due at a time (ms since 1970), in the order
 // of topic name and partition. It changes nothing and depends on nothing else.
-func Plan(img State, now int64) []Change {
-	changes, _ := planAt(img, now)
+// loads may be nil.
+func Plan(img State, loads Loads, now int64) []Change {
+	changes, _ := planAt(img, loads, now)
 	return changes
 }
 
 // planAt returns also when the next change is due if nothing happens before.
-func planAt(img State, now int64) (changes []Change, next int64) {
-	p := planner{img: img, now: now, next: NeverDue}
-	for _, b := range img.Brokers() {
-		if isBroker(&b) {
-			p.brokers = append(p.brokers, b)
-		}
-	}
-	p.load = newLoads(p.brokers)
+func planAt(img State, loads Loads, now int64) (changes []Change, next int64) {
+	p := newPlanner(img, loads, now)
 	// What stays where it is has to be counted before anything is placed.
 	var open []*unplaced
 	for _, t := range img.Topics() {
@@ -57,6 +48,8 @@ func planAt(img State, now int64) (changes []Change, next int64) {
 	for _, u := range open {
 		p.place(u)
 	}
+	p.orphanWishes()
+	p.beginMoves()
 	slices.SortStableFunc(p.changes, func(a, b ordered) int { return a.order - b.order })
 	out := make([]Change, len(p.changes))
 	for i := range p.changes {
@@ -65,25 +58,32 @@ func planAt(img State, now int64) (changes []Change, next int64) {
 	return out, p.next
 }
 
-func isBroker(b *cluster.Broker) bool {
-	return len(b.Roles) == 0 || slices.Contains(b.Roles, "broker")
-}
-
 type planner struct {
-	img     State
-	now     int64
-	next    int64
-	brokers []cluster.Broker // sorted by id
-	load    *loads
-	changes []ordered
-	order   int
+	img      State
+	now      int64
+	next     int64
+	settings cluster.MoveSettings
+	wishes   bool             // operators wish for moves
+	brokers  []cluster.Broker // alive and able to own partitions, sorted by id
+	load     *loads
+	moves    moveLimits
+	begin    []candidate // moves that may begin
+	changes  []ordered
+	order    int
 }
 
-// ordered keeps changes in the order of topics and partitions although placing
-// comes last.
-type ordered struct {
-	Change
-	order int
+func newPlanner(img State, known Loads, now int64) *planner {
+	p := &planner{img: img, now: now, next: NeverDue, settings: img.MoveSettings(), wishes: len(img.Moves()) > 0}
+	drains := img.BrokerWishes()
+	for _, b := range img.Brokers() {
+		if b.OwnsPartitions() {
+			b.Draining = b.Draining || drains[b.ID].Drains()
+			p.brokers = append(p.brokers, b)
+		}
+	}
+	p.load = newLoads(p.brokers, known)
+	p.moves = newMoveLimits(p.settings)
+	return p
 }
 
 // unplaced are the partitions of a topic that need an owner.
@@ -95,10 +95,14 @@ type unplaced struct {
 // partition is one that is looked at.
 type partition struct {
 	id    frame.PartitionID
+	topic *cluster.Topic
 	old   cluster.Assignment
 	had   bool
 	order int
 	why   string
+	kind  Kind
+	// prefer gets it if it may have it; NoBroker: no preference.
+	prefer int32
 }
 
 // topic decides for all partitions of a topic and returns those to place.
@@ -113,55 +117,17 @@ func (p *planner) topic(t *cluster.Topic) *unplaced {
 			continue
 		}
 		left++
-		w := partition{id: id, old: a, had: had, order: p.order}
-		if p.decide(t, &w) {
+		w := partition{id: id, topic: t, old: a, had: had, order: p.order, prefer: cluster.NoBroker}
+		if p.decide(&w) {
 			u.list = append(u.list, w)
 		}
 	}
 	if t.Deleting && left == 0 {
 		p.order++
-		p.changes = append(p.changes, ordered{Change{FreeName: t.ID}, p.order})
+		p.changes = append(p.changes, ordered{Change{Kind: FreeName, Topic: t.Name,
+			Change: cluster.Change{ID: frame.PartitionID{Topic: t.ID}, Why: "its topic is deleted everywhere"}}, p.order})
 	}
 	return u
-}
-
-// decide handles one partition; true when it needs an owner.
-func (p *planner) decide(t *cluster.Topic, w *partition) (place bool) {
-	a := &w.old
-	if !w.had {
-		w.why = "new partition"
-		return true
-	}
-	if a.State == cluster.Unassigned {
-		w.why = "released"
-		return true
-	}
-	b := p.broker(a.Owner)
-	switch {
-	case b == nil && t.Deleting:
-		w.why = "its topic is being deleted and its owner is dead"
-		return true
-	case b == nil:
-		// The owner is dead; its log may hold the only copy, so it keeps its place.
-		p.load.total[a.Owner]++
-		return false
-	}
-	p.load.total[a.Owner]++
-	switch {
-	case b.Incarnation != a.OwnerIncarnation:
-		p.start(w, b, "broker restarted")
-	case a.State == cluster.Failed:
-		due := a.FailedAt + backoff(a.Failures)
-		// A clock that went back must not keep the partition down.
-		if due <= p.now || a.FailedAt > p.now+retryMost {
-			p.start(w, b, fmt.Sprintf("retry after failure %d", a.Failures))
-		} else {
-			p.next = min(p.next, due)
-		}
-	case a.State == cluster.Deleted && !t.Deleting:
-		p.start(w, b, "reported Deleted but its topic is not")
-	}
-	return false
 }
 
 func backoff(failures int32) int64 {
@@ -170,6 +136,17 @@ func backoff(failures int32) int64 {
 		d *= 2
 	}
 	return min(d, retryMost)
+}
+
+// due reports whether a failed partition may be tried again, and else notes when.
+func (p *planner) due(a *cluster.Assignment) bool {
+	at := a.FailedAt + backoff(a.Failures)
+	// A clock that went back must not keep the partition down.
+	if at <= p.now || a.FailedAt > p.now+retryMost {
+		return true
+	}
+	p.next = min(p.next, at)
+	return false
 }
 
 func (p *planner) broker(id int32) *cluster.Broker {
@@ -186,39 +163,55 @@ func (p *planner) place(u *unplaced) {
 	for i := range u.list {
 		open[u.list[i].id.Partition] = true
 	}
-	kept := map[int32]int{}
-	for n := range u.topic.Partitions {
-		if open[n] {
-			continue
-		}
-		if a, had := p.img.Assignment(frame.PartitionID{Topic: u.topic.ID, Partition: n}); had && a.Owner != cluster.NoBroker {
-			kept[a.Owner]++
-		}
-	}
-	r := p.load.rank(u.topic, kept)
+	r := p.load.rank(u.topic, p.kept(u.topic, open))
 	for i := range u.list {
 		w := &u.list[i]
-		target := cluster.NoBroker
-		if w.had {
-			target = w.old.Target
-		}
-		if b := p.broker(r.take(target)); b != nil {
-			p.start(w, b, w.why)
+		if b := p.broker(r.take(w.prefer, p.load.of(w.id))); b != nil {
+			p.start(w, b)
 		}
 	}
 }
 
-// start writes the change to Starting with the next epoch.
-func (p *planner) start(w *partition, b *cluster.Broker, why string) {
-	c := cluster.Change{ID: w.id, Exists: w.had, Old: w.old, Why: why, New: cluster.Assignment{
-		Owner: b.ID, OwnerIncarnation: b.Incarnation, State: cluster.Starting, Target: cluster.NoBroker,
-	}}
-	if w.had {
-		c.New.Epoch = w.old.Epoch + 1
-		c.New.Safe, c.New.Jump = w.old.Safe, w.old.Jump
-		c.New.Failures, c.New.FailedAt, c.New.Reason = w.old.Failures, w.old.FailedAt, w.old.Reason
-	} else {
-		c.New.Safe = true // nothing was acknowledged yet
+// kept counts the partitions of a topic by owner, but for those that are open.
+func (p *planner) kept(t *cluster.Topic, open map[int32]bool) map[int32]int {
+	kept := map[int32]int{}
+	for n := range t.Partitions {
+		if open[n] {
+			continue
+		}
+		a, had := p.img.Assignment(frame.PartitionID{Topic: t.ID, Partition: n})
+		switch {
+		case !had || a.Owner == cluster.NoBroker:
+		case a.Target != cluster.NoBroker:
+			kept[a.Target]++ // as good as there
+		default:
+			kept[a.Owner]++
+		}
 	}
-	p.changes = append(p.changes, ordered{Change{Change: c}, w.order})
+	return kept
+}
+
+// start writes the change to Starting with the next epoch.
+func (p *planner) start(w *partition, b *cluster.Broker) {
+	a := cluster.Assignment{Owner: b.ID, OwnerIncarnation: b.Incarnation, State: cluster.Starting, Target: cluster.NoBroker,
+		Safe: true} // nothing of a new partition was acknowledged yet
+	if w.had {
+		a.Epoch = w.old.Epoch + 1
+		a.Safe, a.Jump = w.old.Safe, w.old.Jump
+		a.Failures, a.FailedAt, a.Reason = w.old.Failures, w.old.FailedAt, w.old.Reason
+	}
+	switch {
+	case w.kind == Force && !w.old.Safe:
+		// What only the old owner has is given up; from here on all there is is in the bucket.
+		a.Safe, a.Jump = true, true
+	case w.kind == Failover && (w.old.State == cluster.Starting || w.old.State == cluster.Recovering):
+		a.Failures, a.FailedAt = min(a.Failures, 1<<30)+1, p.now
+	}
+	p.moves.recovers(b.ID)
+	p.change(w, a)
+}
+
+func (p *planner) change(w *partition, a cluster.Assignment) {
+	p.changes = append(p.changes, ordered{Change{Kind: w.kind, Topic: w.topic.Name,
+		Change: cluster.Change{ID: w.id, Exists: w.had, Old: w.old, New: a, Why: w.why}}, w.order})
 }

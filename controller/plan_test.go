@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +22,26 @@ type world struct {
 	brokers []cluster.Broker // sorted by id
 	assign  map[frame.PartitionID]cluster.Assignment
 	freed   []frame.TopicID
+	drains  map[int32]cluster.BrokerWish
+	wishes  map[frame.PartitionID]cluster.MoveWish
+	limits  cluster.MoveSettings
 }
 
-func newWorld() *world { return &world{assign: map[frame.PartitionID]cluster.Assignment{}} }
+func newWorld() *world {
+	return &world{assign: map[frame.PartitionID]cluster.Assignment{}, drains: map[int32]cluster.BrokerWish{},
+		wishes: map[frame.PartitionID]cluster.MoveWish{},
+		limits: cluster.MoveSettings{Max: 40, MaxPerBroker: 20, Timeout: 60_000, Auto: true, Delay: 60_000, Threshold: 20}}
+}
+
+func (w *world) BrokerWishes() map[int32]cluster.BrokerWish { return w.drains }
+func (w *world) MoveSettings() cluster.MoveSettings         { return w.limits }
+func (w *world) Moves() []cluster.MoveWish {
+	return slices.SortedFunc(maps.Values(w.wishes), func(a, b cluster.MoveWish) int { return a.ID.Compare(b.ID) })
+}
+func (w *world) Move(id frame.PartitionID) (cluster.MoveWish, bool) {
+	m, ok := w.wishes[id]
+	return m, ok
+}
 
 func (w *world) Topics() []*cluster.Topic  { return w.topics }
 func (w *world) Brokers() []cluster.Broker { return w.brokers }
@@ -52,34 +70,81 @@ func (w *world) stop(id int32) {
 
 // apply makes changes as etcd would, checking what every change promises.
 func (w *world) apply(t require.TestingT, changes []Change) {
-	for _, c := range changes {
-		if !c.FreeName.IsZero() {
-			w.freed = append(w.freed, c.FreeName)
-			w.topics = slices.DeleteFunc(w.topics, func(x *cluster.Topic) bool { return x.ID == c.FreeName })
-			for id := range w.assign {
-				if id.Topic == c.FreeName {
-					delete(w.assign, id)
-				}
-			}
-			continue
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case c.Kind == FreeName:
+			w.freeName(c.ID.Topic)
+		case c.Kind == EndWish:
+			require.Equal(t, c.Wish, w.wishes[c.Wish.ID])
+			delete(w.wishes, c.Wish.ID)
+		default:
+			w.assignAs(t, c)
 		}
-		// Plain comparisons: a test makes hundreds of thousands of them.
-		old, had := w.assign[c.ID]
-		if had != c.Exists || old != c.Old && had {
-			require.FailNow(t, "planned on another assignment", "%+v, there is %+v", c, old)
+	}
+}
+
+func (w *world) freeName(id frame.TopicID) {
+	w.freed = append(w.freed, id)
+	w.topics = slices.DeleteFunc(w.topics, func(x *cluster.Topic) bool { return x.ID == id })
+	for p := range w.assign {
+		if p.Topic == id {
+			delete(w.assign, p)
 		}
-		if !had {
-			old.Epoch = cluster.NoEpoch
+	}
+}
+
+func (w *world) assignAs(t require.TestingT, c *Change) {
+	// Plain comparisons: a test makes hundreds of thousands of them.
+	old, had := w.assign[c.ID]
+	if had != c.Exists || old != c.Old && had {
+		require.FailNow(t, "planned on another assignment", "%+v, there is %+v", c, old)
+	}
+	if !had {
+		old.Epoch = cluster.NoEpoch
+	}
+	if c.Kind == BeginMove || c.Kind == StopMove {
+		same := c.New
+		same.Target, same.TargetSince, same.Warm = old.Target, old.TargetSince, old.Warm
+		if same != old || c.New.Warm || (c.Kind == BeginMove) != (c.New.Target != cluster.NoBroker) || c.New.Target == old.Owner {
+			require.FailNow(t, "a move changes the target only", "%+v", c)
 		}
-		if c.New.Epoch != old.Epoch+1 || c.New.State != cluster.Starting {
-			require.FailNow(t, "every Starting raises the epoch by one", "%+v", c)
-		}
-		i, alive := slices.BinarySearchFunc(w.brokers, c.New.Owner, func(b cluster.Broker, id int32) int { return cmp.Compare(b.ID, id) })
-		if !alive || w.brokers[i].Incarnation != c.New.OwnerIncarnation {
-			require.FailNow(t, "the owner is not alive", "%+v", c)
+		if c.Kind == BeginMove && w.alive(c.New.Target) == nil {
+			require.FailNow(t, "the target is not alive", "%+v", c)
 		}
 		w.assign[c.ID] = c.New
+		return
 	}
+	if c.New.Epoch != old.Epoch+1 || c.New.State != cluster.Starting {
+		require.FailNow(t, "every Starting raises the epoch by one", "%+v", c)
+	}
+	if b := w.alive(c.New.Owner); b == nil || b.Incarnation != c.New.OwnerIncarnation {
+		require.FailNow(t, "the owner is not alive", "%+v", c)
+	}
+	if b := w.alive(old.Owner); had && b != nil && b.Incarnation == old.OwnerIncarnation &&
+		(old.State == cluster.Starting || old.State == cluster.Recovering || old.State == cluster.Writing || old.State == cluster.Draining) {
+		require.FailNow(t, "taken from an owner that serves", "%+v", c)
+	}
+	if had && old.State != cluster.Unassigned && old.Owner != c.New.Owner && !old.Safe && !c.New.Jump && w.deleting(c.ID.Topic) == nil {
+		require.FailNow(t, "records may be lost and nobody is told", "%+v", c)
+	}
+	w.assign[c.ID] = c.New
+}
+
+func (w *world) deleting(id frame.TopicID) *cluster.Topic {
+	i := slices.IndexFunc(w.topics, func(x *cluster.Topic) bool { return x.ID == id && x.Deleting })
+	if i < 0 {
+		return nil
+	}
+	return w.topics[i]
+}
+
+func (w *world) alive(id int32) *cluster.Broker {
+	i, ok := slices.BinarySearchFunc(w.brokers, id, func(b cluster.Broker, id int32) int { return cmp.Compare(b.ID, id) })
+	if !ok {
+		return nil
+	}
+	return &w.brokers[i]
 }
 
 func (w *world) owned() map[int32]int {
@@ -101,17 +166,23 @@ func (w *world) set(t *cluster.Topic, p int32, change func(*cluster.Assignment))
 func show(w *world, changes []Change) string {
 	var b strings.Builder
 	for _, c := range changes {
-		if !c.FreeName.IsZero() {
+		switch c.Kind {
+		case FreeName:
 			fmt.Fprintf(&b, "free name\n")
-			continue
+		case EndWish:
+			fmt.Fprintf(&b, "%d: end wish for %d, done %v (%s)\n", c.ID.Partition, c.Wish.Target, c.Done, c.Why)
+		case BeginMove, StopMove:
+			fmt.Fprintf(&b, "%d: %s to %d (%s)\n", c.ID.Partition, c.Kind, c.New.Target, c.Why)
+		default:
+			fmt.Fprintf(&b, "%d: broker %d epoch %d (%s)\n", c.ID.Partition, c.New.Owner, c.New.Epoch, c.Why)
 		}
-		fmt.Fprintf(&b, "%d: broker %d epoch %d (%s)\n", c.ID.Partition, c.New.Owner, c.New.Epoch, c.Why)
 	}
 	return b.String()
 }
 
 func TestPlanCases(t *testing.T) {
 	writing := func(a *cluster.Assignment) { a.State = cluster.Writing }
+	unsafe := func(a *cluster.Assignment) { a.State, a.Safe = cluster.Writing, false }
 	for _, tc := range []struct {
 		name string
 		do   func(w *world, topic *cluster.Topic)
@@ -123,7 +194,11 @@ func TestPlanCases(t *testing.T) {
 		{"no broker, new topic", func(w *world, _ *cluster.Topic) { clear(w.assign); w.brokers = nil }, ""},
 		{"broker restarted", func(w *world, _ *cluster.Topic) { w.broker(1, 2) },
 			"0: broker 1 epoch 1 (broker restarted)\n2: broker 1 epoch 1 (broker restarted)\n"},
-		{"broker dead", func(w *world, _ *cluster.Topic) { w.stop(1) }, ""},
+		{"broker dead, safe", func(w *world, _ *cluster.Topic) { w.stop(1) },
+			"0: broker 2 epoch 1 (broker 1 is dead)\n2: broker 2 epoch 1 (broker 1 is dead)\n"},
+		{"broker dead, one is not safe", func(w *world, topic *cluster.Topic) { w.stop(1); w.set(topic, 0, unsafe) },
+			"2: broker 2 epoch 1 (broker 1 is dead)\n"},
+		{"broker dead, no other", func(w *world, _ *cluster.Topic) { w.stop(1); w.stop(2) }, ""},
 		{"more partitions", func(w *world, topic *cluster.Topic) { topic.Partitions = 5 },
 			"3: broker 2 epoch 0 (new partition)\n4: broker 1 epoch 0 (new partition)\n"},
 		{"released", func(w *world, topic *cluster.Topic) {
@@ -192,12 +267,12 @@ func TestPlanCases(t *testing.T) {
 			w.broker(1, 1)
 			w.broker(2, 1)
 			topic := w.topic(1, 3, false)
-			w.apply(t, Plan(w, 0))
+			w.apply(t, Plan(w, nil, 0))
 			tc.do(w, topic)
-			changes := Plan(w, 100_000)
+			changes := Plan(w, nil, 100_000)
 			require.Equal(t, tc.want, show(w, changes))
 			w.apply(t, changes)
-			require.Empty(t, Plan(w, 100_000), "no change is due twice")
+			require.Empty(t, Plan(w, nil, 100_000), "no change is due twice")
 		})
 	}
 }
@@ -206,16 +281,16 @@ func TestPlanTellsWhenTheNextRetryIsDue(t *testing.T) {
 	w := newWorld()
 	w.broker(1, 1)
 	topic := w.topic(1, 2, false)
-	w.apply(t, Plan(w, 0))
-	_, next := planAt(w, 0)
+	w.apply(t, Plan(w, nil, 0))
+	_, next := planAt(w, nil, 0)
 	require.Equal(t, NeverDue, next)
 	for p, failures := range []int32{1, 4} {
 		w.set(topic, int32(p), func(a *cluster.Assignment) { a.State, a.Failures, a.FailedAt = cluster.Failed, failures, 5000 })
 	}
-	changes, next := planAt(w, 5999)
+	changes, next := planAt(w, nil, 5999)
 	require.Empty(t, changes)
 	require.Equal(t, int64(6000), next)
-	changes, next = planAt(w, next)
+	changes, next = planAt(w, nil, next)
 	require.Len(t, changes, 1)
 	require.Equal(t, int64(13000), next)
 	require.Equal(t, int64(60000), backoff(1<<30))
@@ -257,10 +332,10 @@ func TestPlanSimulation(t *testing.T) {
 				now += rapid.Int64Range(0, 30_000).Draw(t, "wait")
 			}
 			owners(t, w, now)
-			plan := Plan(w, now)
-			require.Equal(t, plan, Plan(w, now), "a plan depends on its arguments only")
+			plan := Plan(w, nil, now)
+			require.Equal(t, plan, Plan(w, nil, now), "a plan depends on its arguments only")
 			w.apply(t, plan)
-			require.Empty(t, Plan(w, now), "plans converge in one step")
+			require.Empty(t, Plan(w, nil, now), "plans converge in one step")
 			for id, a := range w.assign {
 				require.GreaterOrEqual(t, a.Epoch, epochs[id], "an epoch never falls")
 				epochs[id] = a.Epoch
@@ -312,7 +387,7 @@ func TestPlanAtScale(t *testing.T) {
 	}
 	measure := func(what string) []Change {
 		start := time.Now()
-		plan := Plan(w, 0)
+		plan := Plan(w, nil, 0)
 		t.Logf("%s: %d changes in %v", what, len(plan), time.Since(start))
 		return plan
 	}

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/tierbroker/tierbroker/admin"
+	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/controller"
 	"github.com/tierbroker/tierbroker/kafka"
 	"github.com/tierbroker/tierbroker/partition"
@@ -54,25 +55,68 @@ func kafkaEvent(log *zap.Logger, metrics *admin.Metrics) func(kafka.Event) {
 	}
 }
 
-// controllerEvent logs what package controller reports.
+// controllerEvent logs what package controller reports. Every line about a partition names topic, partition and epoch as
+// the lines of its owners do, so that one search follows it from broker to broker.
 func controllerEvent(log *zap.Logger) func(controller.Event) {
 	return func(e controller.Event) {
 		switch e.Kind {
 		case controller.Elected:
-			log.Debug("this node is the controller")
+			log.Info("this node is the controller")
 		case controller.Deposed:
-			log.Debug("this node is no longer the controller", zap.Error(e.Err))
+			log.Info("this node is no longer the controller", zap.Error(e.Err))
 		case controller.Changed:
-			for _, c := range e.Changes {
-				log.Debug("assignment", zap.Stringer("id", c.ID), zap.Int32("owner", c.New.Owner), zap.Int32("epoch", c.New.Epoch),
-					zap.Stringer("state", c.New.State), zap.String("why", c.Why))
+			for i := range e.Changes {
+				logChange(log, &e.Changes[i])
 			}
-		case controller.NameFreed:
-			log.Info("topic deleted", zap.String("topic", e.Name), zap.Stringer("id", e.Topic))
+		case controller.Observed:
+			for i := range e.Steps {
+				logStep(log, &e.Steps[i])
+			}
 		case controller.PlanFailed:
 			log.Warn("assignments could not be changed; trying again", zap.Error(e.Err))
 		case controller.CatalogFail:
 			log.Warn("the bucket's copy of topics and settings is not kept current", zap.Error(e.Err))
 		}
 	}
+}
+
+var changeLevels = map[controller.Kind]zapcore.Level{
+	controller.Place: zap.DebugLevel, controller.Force: zap.WarnLevel, controller.StopMove: zap.WarnLevel,
+} // all others: info
+
+func logChange(log *zap.Logger, c *controller.Change) {
+	level := changeLevels[c.Kind]
+	if c.Kind == controller.EndWish && !c.Done {
+		level = zap.WarnLevel
+	}
+	fields := []zap.Field{zap.String("change", c.Kind.String()), zap.String("topic", c.Topic), zap.Int32("partition", c.ID.Partition)}
+	switch c.Kind {
+	case controller.EndWish:
+		fields = append(fields, zap.Int32("to", c.To()), zap.Bool("done", c.Done))
+	case controller.FreeName:
+		fields = []zap.Field{zap.String("change", c.Kind.String()), zap.String("topic", c.Topic), zap.Stringer("id", c.ID.Topic)}
+	default:
+		fields = append(fields, zap.Int32("epoch", c.New.Epoch), zap.Int32("from", c.From()), zap.Int32("to", c.To()),
+			zap.Stringer("was", c.Old.State), zap.Stringer("state", c.New.State), zap.Bool("safe", c.New.Safe))
+	}
+	log.Log(level, "assignment", append(fields, zap.String("why", c.Why))...)
+}
+
+func logStep(log *zap.Logger, s *controller.Step) {
+	level, why := zap.DebugLevel, "by its owner"
+	switch {
+	case s.HandOver():
+		level, why = zap.InfoLevel, "handed over"
+	case s.New.State == cluster.Failed:
+		level, why = zap.WarnLevel, s.New.Reason
+	case s.New.Warm != s.Old.Warm:
+		why = "its target is warm"
+	}
+	fields := []zap.Field{zap.String("change", "observed"), zap.String("topic", s.Topic), zap.Int32("partition", s.ID.Partition),
+		zap.Int32("epoch", s.New.Epoch), zap.Int32("from", s.Old.Owner), zap.Int32("to", s.New.Owner),
+		zap.Stringer("was", s.Old.State), zap.Stringer("state", s.New.State), zap.Bool("safe", s.New.Safe)}
+	if s.MovedIn > 0 {
+		fields = append(fields, zap.Int64("ms", s.MovedIn))
+	}
+	log.Log(level, "assignment", append(fields, zap.String("why", why))...)
 }
