@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,7 +130,7 @@ func (n *node) loseData() {
 // TestCommitsInTheBucket: a broker that loses its commit log and index has every commit that was rolled.
 func TestCommitsInTheBucket(t *testing.T) {
 	n := newNode(t, "--bucket", "file://"+filepath.Join(t.TempDir(), "bucket"))
-	n.env = []string{"TIERBROKER_LEASE_TTL=2s"}
+	n.env = []string{"TIERBROKER_LEASE_TTL=2s", "TIERBROKER_KAFKA_CONFIG=offsets.topic.num.partitions=8"}
 	n.start()
 	n.tierctl("topic", "create", "work", "--partitions", "12")
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -162,6 +163,10 @@ func TestCommitsInTheBucket(t *testing.T) {
 			}
 		}
 	}
+	n.eventually(time.Minute, "the log says what is lost", func() bool {
+		return strings.Contains(n.out.String(), "what groups committed after the newest record that was recovered is gone") &&
+			strings.Contains(n.out.String(), "recovered_until")
+	})
 	// It goes on from there, over another loss.
 	k.commit(ctx, "alpha", 7000)
 	n.tierctl("topic", "roll", "__consumer_offsets")

@@ -47,7 +47,7 @@ func startBroker(ctx context.Context, s *suite) (*broker, error) {
 	// Not CommandContext: an interrupt must let the broker stop in order.
 	b.cmd = exec.Command(bin, "--data-dir", filepath.Join(s.temp, "data"), "--kafka-listen", kafka, "--admin-listen", admin)
 	b.cmd.Env = append(os.Environ(), "TIERBROKER_KAFKA_CONFIG=group.initial.rebalance.delay.ms=1000;"+
-		"group.consumer.session.timeout.ms=6000;group.consumer.heartbeat.interval.ms=500")
+		"group.consumer.session.timeout.ms=12000;group.consumer.heartbeat.interval.ms=500")
 	b.cmd.Stdout, b.cmd.Stderr = log, log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so does one from the terminal
 	if err := b.cmd.Start(); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	memberSession = 6 * time.Second // of members that say it themselves: the least that Kafka allows unasked
+	memberSession = 12 * time.Second // of members that say it themselves: a busy machine takes its time to start a JVM
 	settleLimit   = 75 * time.Second
 	trafficPause  = 8 * time.Millisecond // between two records
 )
