@@ -34,7 +34,7 @@ type Sealed struct {
 // the incarnation of the cluster that seals. It goes on until ctx ends. A stream without objects gets its seal under number 0, so that its
 // writer can never begin.
 func Seal(ctx context.Context, b bucket.Bucket, op bucket.Op, id StreamID, clusterInc string) (*Sealed, error) {
-	s := sealer{b: b, op: op, id: id, cluster: clusterInc}
+	s := sealer{b: b, op: op, id: id, cluster: clusterInc, placed: map[uint64]uint64{}}
 	return s.run(ctx, true)
 }
 
@@ -49,6 +49,8 @@ type sealer struct {
 	op      bucket.Op
 	id      StreamID
 	cluster string
+	top     header            // of the newest data object that was read: objects never change
+	placed  map[uint64]uint64 // seals that this sealer has put, and their floors
 }
 
 func (s *sealer) run(ctx context.Context, create bool) (*Sealed, error) {
@@ -94,20 +96,22 @@ func (s *sealer) attempt(ctx context.Context, create bool) (*Sealed, error) {
 	}
 	end, ok := topSeal(objects)
 	if !ok {
+		if !create {
+			return nil, ErrNotSealed
+		}
 		top, err := s.newest(ctx, objects)
 		if err != nil {
 			return nil, err
-		}
-		if !create {
-			return nil, ErrNotSealed
 		}
 		if end, err = s.place(ctx, objects, top); err != nil {
 			return nil, err
 		}
 	}
-	floor, err := s.read(ctx, end)
-	if err != nil {
-		return nil, err
+	floor, mine := s.placed[end]
+	if !mine {
+		if floor, err = s.read(ctx, end); err != nil {
+			return nil, err
+		}
 	}
 	// Whether a seal holds is decided by what is there after it: listed later than it was put.
 	if objects, err = list(ctx, s.b, s.op, s.id, 0); err != nil {
@@ -151,9 +155,17 @@ func topSeal(objects []found) (uint64, bool) {
 // header when there is none.
 func (s *sealer) newest(ctx context.Context, objects []found) (header, error) {
 	for i := len(objects) - 1; i >= 0; i-- {
-		if !objects[i].seal() {
-			return s.header(ctx, objects[i].seq)
+		if objects[i].seal() {
+			continue
 		}
+		if seq := objects[i].seq; s.top.seq != seq || s.top.attempt == (attemptID{}) {
+			h, err := s.header(ctx, seq)
+			if err != nil {
+				return header{}, err
+			}
+			s.top = h
+		}
+		return s.top, nil
 	}
 	return header{}, nil
 }
@@ -190,7 +202,7 @@ func (s *sealer) place(ctx context.Context, objects []found, top header) (uint64
 		for there[end] {
 			end++
 		}
-		if end > 0 {
+		if end > 0 && end-1 != top.seq {
 			// What lies below the seal may carry a higher floor than the newest object that the listing showed.
 			h, err := s.header(ctx, end-1)
 			if err == nil && !h.seal {
@@ -205,6 +217,7 @@ func (s *sealer) place(ctx context.Context, objects []found, top header) (uint64
 		}
 		_, err = s.b.Put(ctx, s.op, s.id.Key(end), bucket.BytesBody(b), bucket.Condition{IfNoneMatch: true})
 		if err == nil {
+			s.placed[end] = min(floor, end)
 			return end, nil
 		}
 		h, herr := s.header(ctx, end)
