@@ -321,7 +321,7 @@ func TestAllInterleavings(t *testing.T) {
 		var widths []int
 		at := 0
 		synctest.Test(t, func(t *testing.T) {
-			h := &history{objects: 3, sealers: 1}
+			h := &history{objects: 4, sealers: 1}
 			h.play(t, func(width int) int {
 				if at == len(path) {
 					path = append(path, 0)
