@@ -155,6 +155,18 @@ func (b *Broker) Close() {
 type call struct {
 	*kafka.Request
 	api *api
+	// done gives the body's part of the budget back; nil when that was done.
+	done func()
+	// taken, of calls that wait for others, drops what the body was decoded to.
+	taken func()
+}
+
+// finish ends the body's part in the budget.
+func (c *call) finish() {
+	if c.done != nil {
+		c.done()
+		c.done = nil
+	}
 }
 
 // Handle takes a request from a connection; see kafka.Handler.
@@ -195,7 +207,8 @@ func viaKmsg[T any, R interface {
 			return hangUp(err)
 		}
 		return kafka.PendingFunc(func(ctx context.Context) kafka.Response {
-			defer done()
+			c.done = done
+			defer c.finish()
 			resp := answer(b, ctx, c, req)
 			resp.SetVersion(c.Version)
 			return kafka.Response{Bufs: net.Buffers{resp.AppendTo(nil)}}

@@ -134,6 +134,12 @@ func (b *Broker) askShard(ctx context.Context, c *call, shard int32, req kmsg.Re
 	if err != nil {
 		return nil, err
 	}
+	if c.taken != nil {
+		// It may wait for minutes. What the group keeps of it counts there; others need the budget.
+		c.taken()
+		c.Body = nil
+		c.finish()
+	}
 	select {
 	case r := <-result:
 		if err := b.leaseDoubt(); err != nil {

@@ -11,6 +11,7 @@ import (
 func (b *Broker) joinGroup(ctx context.Context, c *call, req *kmsg.JoinGroupRequest) kmsg.Response {
 	ctx, cancel := context.WithTimeout(ctx, b.o.MaxRequestTime)
 	defer cancel()
+	c.taken = func() { req.Protocols = nil }
 	resp, err := b.askFor(ctx, c, req.Group, req)
 	if err != nil {
 		out := req.ResponseKind().(*kmsg.JoinGroupResponse)

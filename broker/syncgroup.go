@@ -10,6 +10,7 @@ import (
 func (b *Broker) syncGroup(ctx context.Context, c *call, req *kmsg.SyncGroupRequest) kmsg.Response {
 	ctx, cancel := context.WithTimeout(ctx, b.o.MaxRequestTime)
 	defer cancel()
+	c.taken = func() { req.GroupAssignment = nil }
 	resp, err := b.askFor(ctx, c, req.Group, req)
 	if err != nil {
 		out := req.ResponseKind().(*kmsg.SyncGroupResponse)
