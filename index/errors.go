@@ -18,7 +18,7 @@ var (
 	// ErrLocked: another process, or another Store, has the directory open.
 	ErrLocked = errors.New("index: directory is in use")
 	// ErrStalled: memory is full and can't be flushed now (a full disk, mostly). Nothing was
-	// committed; try again later.
+	// committed; try again later. Open returns it on a full disk.
 	ErrStalled = errors.New("index: cannot flush")
 	// ErrClosed: the store is closed.
 	ErrClosed = errors.New("index: closed")

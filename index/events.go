@@ -25,6 +25,7 @@ type events struct {
 	flushes uint64        // that ended well
 	bad     error         // of the last background work, nil after some that ended well
 	fatal   error
+	stuck   error // what Fatalf said
 }
 
 func newEvents(log Logger) *events {
@@ -53,6 +54,13 @@ func (e *events) failure() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.fatal
+}
+
+// manifestFailure returns why the manifest could not be written.
+func (e *events) manifestFailure() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stuck
 }
 
 func (e *events) flushCount() uint64 {
@@ -113,7 +121,9 @@ func (e *events) Errorf(format string, args ...any) {
 // write of the manifest). Pebble expects the process to end; we keep it, refuse all calls
 // from here on, and let no more files be written.
 func (e *events) Fatalf(format string, args ...any) {
-	e.setFatal(fmt.Errorf(format, args...))
+	err := fmt.Errorf(format, args...)
+	e.setFatal(err)
+	e.update(func() { e.stuck = err })
 	e.Errorf(format, args...)
 }
 
@@ -155,6 +165,7 @@ type reserve struct {
 	bytes int64
 	mu    sync.Mutex
 	held  bool
+	whole bool // the file has all of its space
 }
 
 func newReserve(o *Options) *reserve {
@@ -169,13 +180,33 @@ func (r *reserve) adopt() {
 	if r.bytes < 0 {
 		return
 	}
+	if _, err := r.fs.Stat(r.path); err != nil {
+		return // to open it would make it
+	}
 	f, err := r.fs.OpenReadWrite(r.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return
 	}
 	// That run may have ended before it had all of the space, and the disk may have none now.
-	_ = errors.Join(f.Preallocate(0, r.bytes), f.Close())
+	r.whole = errors.Join(f.Preallocate(0, r.bytes), f.Close()) == nil
 	r.held = true
+}
+
+// leastRoom is the disk space that a store without a reserve needs to open: a manifest and a few small tables.
+const leastRoom = 1 << 20
+
+// room is an ErrStalled when the store can't be opened for want of space. Pebble flushes when it opens, and would wait.
+func (r *reserve) room() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held && r.whole || r.bytes < 0 {
+		return nil
+	}
+	usage, err := r.fs.GetDiskUsage(r.fs.PathDir(r.path))
+	if err != nil || usage.AvailBytes >= leastRoom {
+		return nil // a file system that can't tell is tried
+	}
+	return fmt.Errorf("%w: the disk is full, %d bytes are free and opening needs %d", ErrStalled, usage.AvailBytes, leastRoom)
 }
 
 // wrap returns a file system that gives the reserve back when a write finds no space, and
@@ -214,7 +245,7 @@ func (r *reserve) restore() {
 		return
 	}
 	err = errors.Join(f.Preallocate(0, r.bytes), f.Sync(), f.Close())
-	r.held = true
+	r.held, r.whole = true, err == nil
 	if err != nil {
 		r.held = r.fs.Remove(r.path) != nil
 	}

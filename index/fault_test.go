@@ -222,3 +222,32 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, s.Close())
 }
+
+// fullFS is a file system that says how much space it has.
+type fullFS struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+func (f *fullFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: f.free.Load()}, nil
+}
+
+// TestOpenOnFullDisk: a store without a reserve does not open on a full disk, where Pebble would wait for ever, and opens when
+// there is space.
+func TestOpenOnFullDisk(t *testing.T) {
+	disk := &fullFS{FS: vfs.NewMem()}
+	_, err := Open(Options{Dir: "index", FS: disk})
+	require.ErrorIs(t, err, ErrStalled)
+	require.ErrorContains(t, err, "the disk is full")
+	_, err = disk.Stat("index/reserve")
+	require.Error(t, err, "none is made on a full disk")
+	disk.free.Store(1 << 30)
+	s, err := Open(Options{Dir: "index", FS: disk})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	disk.free.Store(0)
+	s, err = Open(Options{Dir: "index", FS: disk})
+	require.NoError(t, err, "the reserve is there")
+	require.NoError(t, s.Close())
+}

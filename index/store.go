@@ -120,18 +120,49 @@ func (s *Store) open() error {
 	}
 	s.reserve.adopt()
 	s.reserve.restore()
+	if err := s.reserve.room(); err != nil {
+		return err
+	}
 	// Pebble takes its memtables, one of them spare, out of the cache.
 	cache := pebble.NewCache(s.o.CacheBytes + 2*s.o.MemTableBytes)
 	defer cache.Unref()
-	s.db, err = pebble.Open(s.o.Dir, s.pebbleOptions(cache))
-	if err != nil {
-		return openError(s.o.Dir, err)
+	if s.db, err = s.openPebble(cache); err != nil {
+		return err
 	}
 	if err := s.checkVersion(); err != nil {
 		return errors.Join(err, s.db.Close())
 	}
 	s.refreshDurable()
 	return nil
+}
+
+// openPebble is pebble.Open, which flushes, and waits for ever when that fails for good. Then it is left behind, and may
+// write no more.
+func (s *Store) openPebble(cache *pebble.Cache) (*pebble.DB, error) {
+	type result struct {
+		db  *pebble.DB
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		db, err := pebble.Open(s.o.Dir, s.pebbleOptions(cache))
+		done <- result{db, err}
+	}()
+	for {
+		changed, _ := s.events.watch()
+		if err := s.events.manifestFailure(); err != nil {
+			// No ErrCorrupt: what failed is the disk, and the directory can't be replaced now.
+			return nil, fmt.Errorf("index: open %s: its manifest can't be written: %w", s.o.Dir, err)
+		}
+		select {
+		case r := <-done:
+			if r.err != nil {
+				return nil, openError(s.o.Dir, r.err)
+			}
+			return r.db, nil
+		case <-changed:
+		}
+	}
 }
 
 func (s *Store) pebbleOptions(cache *pebble.Cache) *pebble.Options {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -187,4 +188,33 @@ func TestDiskFilledByProducing(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(n.dir, "log", "quarantine")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("records were quarantined: %v", err)
 	}
+}
+
+// A killed broker starts on a disk without a free byte, and the index has used up its reserve: the start waits, says so, and goes
+// on by itself when there is space.
+func TestStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, 160)
+	n := newNode(t, "--bucket", "file://"+filepath.Join(t.TempDir(), "bucket"))
+	n.dir, n.env = filepath.Join(d.path, "data"), smallLog
+	n.start()
+	n.tierctl("topic", "create", "a", "--partitions", "1")
+	w := newWire(t, n)
+	require.NoError(t, w.produce("a", 0, []byte("before")).err)
+	n.kill()
+	require.NoError(t, os.RemoveAll(filepath.Join(n.dir, "index", "reserve"))) // there may be none on so small a disk
+	d.stuff()
+	n.launch()
+	n.eventually(30*time.Second, "readiness names the disk", func() bool {
+		_, body := n.get("/readyz")
+		return strings.Contains(body, "the disk is full")
+	})
+	require.Contains(t, n.out.String(), "the start waits until it has space")
+	d.release()
+	n.awaitReady(60 * time.Second)
+	w = newWire(t, n)
+	a := w.produce("a", 0, []byte("after"))
+	require.NoError(t, a.err)
+	require.EqualValues(t, 1, a.offset)
+	n.stop()
 }

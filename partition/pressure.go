@@ -67,6 +67,15 @@ func (s *Set) measure(written uint64, again bool) {
 	}
 }
 
+// DiskBudget is how many bytes the local log may use.
+func (s *Set) DiskBudget() int64 { return s.pressure.budget.Load() }
+
+// SetDiskBudget changes it; writes that were refused for want of budget are accepted again at once when it suffices.
+func (s *Set) SetDiskBudget(bytes int64) {
+	s.pressure.budget.Store(bytes)
+	s.measure(s.log.Watermarks().Written, true)
+}
+
 // admitBytes refuses a write when the budget is used up.
 func (s *Set) admitBytes(int) error {
 	if s.pressure.refuse.Load() {

@@ -23,3 +23,19 @@ func TestRestartsDoNotUseUpTheBudget(t *testing.T) {
 	}
 	w.close()
 }
+
+// A budget that was too small because the disk was full at the start is raised: writes are accepted again at once.
+func TestBudgetIsRaised(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	p := w.topic("t", nil)
+	require.NoError(t, func() error { _, err := tryAppend(p, oneRecord("fits")); return err }())
+	w.set.SetDiskBudget(1)
+	_, err := tryAppend(p, oneRecord("does not"))
+	require.ErrorIs(t, err, ErrStorage)
+	require.EqualValues(t, 1, w.set.DiskBudget())
+	w.set.SetDiskBudget(1 << 30)
+	_, err = tryAppend(p, oneRecord("fits again"))
+	require.NoError(t, err)
+	w.close()
+}

@@ -101,7 +101,7 @@ func (l localInfo) Disk() admin.DiskUsage {
 		u.Free = free
 	}
 	if n := l.node.Load(); n != nil && n.set != nil {
-		u.Used, u.Budget = n.set.Log().DiskBytes(), n.budget
+		u.Used, u.Budget = n.set.Log().DiskBytes(), n.set.DiskBudget()
 	}
 	return u
 }

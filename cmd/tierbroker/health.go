@@ -81,9 +81,9 @@ func (h *health) Check() []admin.Problem {
 		if err := n.set.Err(); err != nil {
 			list = append(list, admin.Problem{Component: "commitlog", Message: err.Error(), Unready: true})
 		}
-		if used := n.set.Log().DiskBytes(); used > n.budget {
+		if used, budget := n.set.Log().DiskBytes(), n.set.DiskBudget(); used > budget {
 			list = append(list, admin.Problem{Component: "commitlog",
-				Message: fmt.Sprintf("uses %d bytes of its budget of %d: what the bucket doesn't have yet can't be freed", used, n.budget)})
+				Message: fmt.Sprintf("uses %d bytes of its budget of %d: what the bucket doesn't have yet can't be freed", used, budget)})
 		}
 	}
 	if n.session.ValidFor(time.Now()) <= 0 {

@@ -45,7 +45,6 @@ type node struct {
 	archive *tier.Archive
 	cache   *cache.Cache
 	set     *partition.Set
-	budget  int64 // bytes that the commit log may use
 	losses  *lossLog
 	broker  *broker.Broker
 
@@ -72,7 +71,7 @@ func (d *daemon) startNode(ctx context.Context) (*node, error) {
 func (n *node) start(ctx context.Context) error {
 	c := n.d.config
 	if c.HasRole(config.RoleBroker) {
-		if err := n.openStorage(); err != nil {
+		if err := n.openStorage(ctx); err != nil {
 			return err
 		}
 		if err := n.set.Settle(n.d.cluster.Image()); err != nil {
@@ -102,7 +101,7 @@ func (n *node) start(ctx context.Context) error {
 
 // openStorage opens commit log, index, cache and archive; partitions follow when
 // the controller assigns them.
-func (n *node) openStorage() error {
+func (n *node) openStorage(ctx context.Context) error {
 	c, dir := n.d.config, n.d.dir.path
 	n.cache = cache.New(cache.Options{Bucket: n.d.bucket, Bytes: int64(c.CacheBytes), ChunkBytes: chunkBytes, Workers: c.ColdWorkers})
 	meta := n.d.cluster.Image().Meta()
@@ -115,10 +114,9 @@ func (n *node) openStorage() error {
 	if err != nil {
 		return err
 	}
-	n.budget = diskBudget(c, used, free)
 	n.losses = newLossLog(n.d.log, lossQuiet)
 	pause := min(time.Minute, max(time.Second, c.SweepDelay/4))
-	n.set, err = partition.OpenSet(partition.SetOptions{
+	n.set, err = n.openSet(ctx, partition.SetOptions{
 		Dir: dir,
 		Log: segment.Options{FileBytes: int64(c.SegmentFileBytes), SyncInterval: c.SyncInterval, MaxQueuedBytes: queuedBytes,
 			MinFree: int64(c.DiskMinFree)},
@@ -132,7 +130,7 @@ func (n *node) openStorage() error {
 		OnEvent:     partitionEvent(n.d.log, n.losses),
 		WAL: &wal.Options{Bucket: n.d.bucket, Stream: wal.StreamID{Broker: c.BrokerID, Incarnation: n.incarnation},
 			ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation, Now: nowMs},
-		DiskBudget:  n.budget, RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
+		DiskBudget: diskBudget(c, used, free), RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
 		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
 	})
 	if err != nil {

@@ -157,6 +157,7 @@ func (d *daemon) watch(ctx context.Context, n *node, failed <-chan error) error 
 			if d.kafka != nil {
 				d.forgetTopics()
 			}
+			n.remeasure()
 		}
 	}
 }

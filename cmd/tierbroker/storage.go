@@ -8,7 +8,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/tierbroker/tierbroker/config"
+	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/partition"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 	"github.com/tierbroker/tierbroker/tier/bucket/s3"
 )
@@ -21,6 +25,8 @@ const (
 	// without; bucketRecheck is the pause between looks in the background.
 	bucketQuick   = 2 * time.Second
 	bucketRecheck = 3 * time.Second
+	// diskRetry is the pause between looks at a disk that is too full to start.
+	diskRetry = time.Second
 )
 
 // bucketURL is the bucket's URL, inside the data directory unless one was set.
@@ -98,8 +104,48 @@ func awaitBucket(ctx context.Context, patience time.Duration, check func(context
 	}
 }
 
+// openSet waits on a full disk until the index has the little space that it needs to
+// open; readiness and the log say so.
+func (n *node) openSet(ctx context.Context, o partition.SetOptions) (*partition.Set, error) {
+	for told := false; ; told = true {
+		set, err := partition.OpenSet(o)
+		if !errors.Is(err, index.ErrStalled) {
+			if told && err == nil {
+				n.d.health.clear("disk")
+				n.d.log.Info("the disk has space again; the start goes on")
+			}
+			return set, err
+		}
+		if !told {
+			n.d.log.Error("the disk is full; the start waits until it has space", zap.String("dir", o.Dir), zap.Error(err))
+		}
+		n.d.health.set("disk", "the start waits for space: "+err.Error(), true)
+		select {
+		case <-time.After(diskRetry):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// remeasure raises the budget when the disk can give more than at the start, which may
+// have been on a full one. It is not lowered: a disk that others fill shows when a file
+// finds no room.
+func (n *node) remeasure() {
+	if n.set == nil {
+		return
+	}
+	_, free, err := diskSpace(n.d.dir.path)
+	if err != nil {
+		return // the start has told, or the next one will
+	}
+	if b := diskBudget(n.d.config, n.set.Log().DiskBytes(), free); b > n.set.DiskBudget() {
+		n.set.SetDiskBudget(b)
+	}
+}
+
 // diskBudget is the commit log's budget: the setting, and not more than the disk
-// can give at this start.
+// can give now.
 func diskBudget(c *config.Config, used, free int64) int64 {
 	room := used + free - int64(c.DiskMinFree)
 	least := 4 * int64(c.SegmentFileBytes)
