@@ -2,10 +2,7 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -52,10 +49,7 @@ func (a *api) act(w http.ResponseWriter, r *http.Request, do func(context.Contex
 		return
 	}
 	var req actionRequest
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&req); err != nil && !errors.Is(err, io.EOF) {
-		writeError(w, http.StatusBadRequest, fmt.Errorf("the body is not {} or {\"partition\": N}: %w", err))
+	if !readBody(w, r, &req, "{} or {\"partition\": N}") {
 		return
 	}
 	chosen := a.statsOf(func(id frame.PartitionID) bool {

@@ -98,7 +98,7 @@ func setup(t *testing.T, change func(*Options)) (*world, http.Handler, *Metrics)
 	}
 	m := NewMetrics("v1", testNow-1000)
 	m.SetTraffic(w)
-	o := Options{Cluster: client, Partitions: w, Local: w, Health: w, Metrics: m, Config: map[string]string{"data-dir": "/d"}, Version: "v1", BrokerID: 1,
+	o := Options{Cluster: client, Operator: client, Partitions: w, Local: w, Health: w, Metrics: m, Config: map[string]string{"data-dir": "/d"}, Version: "v1", BrokerID: 1,
 		Bucket: "s3://b", Now: func() int64 { return testNow }, OnFault: func(err error) { t.Errorf("fault: %v", err) }}
 	if change != nil {
 		change(&o)
@@ -244,9 +244,10 @@ func TestRollAndEvict(t *testing.T) {
 	for path, body := range map[string]string{"/api/v1/topics/logs/roll": `{"partition": 9}`, "/api/v1/topics/none/roll": "{}"} {
 		require.Equal(t, 404, post(h, path, body, nil).Code)
 	}
-	for _, body := range []string{"[]", `{"partitions": 1}`, "{", strings.Repeat(" ", maxBody+1)} {
+	for _, body := range []string{"[]", `{"partitions": 1}`, "{"} {
 		require.Equal(t, 400, post(h, "/api/v1/topics/logs/roll", body, nil).Code)
 	}
+	require.Equal(t, 413, post(h, "/api/v1/topics/logs/roll", strings.Repeat(" ", maxBody+1), nil).Code)
 }
 
 func TestForeignRequestsAreRefused(t *testing.T) {
@@ -376,7 +377,7 @@ func TestServer(t *testing.T) {
 	w := &world{stats: map[frame.PartitionID]partition.Stats{}}
 	l, err := Listen("127.0.0.1:0")
 	require.NoError(t, err)
-	s, err := Serve(l, Options{Cluster: client, Partitions: w, Local: w, Health: w, Metrics: NewMetrics("v1", 0),
+	s, err := Serve(l, Options{Cluster: client, Operator: client, Partitions: w, Local: w, Health: w, Metrics: NewMetrics("v1", 0),
 		Now: func() int64 { return testNow }, OnFault: func(err error) { t.Errorf("fault: %v", err) }, Loopback: true})
 	require.NoError(t, err)
 	_, err = Listen(s.Addr().String())

@@ -51,35 +51,6 @@ func (a *api) cluster(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, info)
 }
 
-// BrokerInfo is one living broker.
-type BrokerInfo struct {
-	ID          int32    `json:"id"`
-	Host        string   `json:"host"`
-	Port        int32    `json:"port"`
-	AdminURL    string   `json:"admin_url"`
-	Rack        string   `json:"rack"`
-	Labels      []string `json:"labels"`
-	Roles       []string `json:"roles"`
-	Version     string   `json:"version"`
-	Incarnation string   `json:"incarnation"`
-	StartedAt   int64    `json:"started_at"`
-	Draining    bool     `json:"draining"`
-	Controller  bool     `json:"controller"`
-}
-
-func (a *api) brokers(w http.ResponseWriter, _ *http.Request) {
-	image := a.Cluster.Image()
-	list := []BrokerInfo{}
-	for _, b := range image.Brokers() {
-		list = append(list, BrokerInfo{
-			ID: b.ID, Host: b.Host, Port: b.Port, AdminURL: b.AdminURL, Rack: b.Rack, Labels: orEmpty(b.Labels), Roles: orEmpty(b.Roles),
-			Version: b.Version, Incarnation: b.Incarnation, StartedAt: b.StartedAt, Draining: b.Draining,
-			Controller: b.ID == image.ControllerID(),
-		})
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"brokers": list})
-}
-
 func orEmpty(list []string) []string {
 	if list == nil {
 		return []string{}

@@ -7,7 +7,17 @@
 //	GET  /readyz                       200 or 503, with reasons as JSON
 //	GET  /metrics                      Prometheus text format
 //	GET  /api/v1/cluster               identity, controller, health, bucket traffic
-//	GET  /api/v1/brokers               living brokers
+//	GET  /api/v1/cluster/status        whether all is well with the cluster, and if not what to do
+//	GET  /api/v1/brokers               brokers that live, own partitions, or are drained or removed
+//	GET  /api/v1/brokers/{broker}      one broker with its topics and moves
+//	POST /api/v1/brokers/{broker}/drain    no new partitions, and those it has are moved away
+//	POST /api/v1/brokers/{broker}/undrain  takes drain and remove back
+//	POST /api/v1/brokers/{broker}/remove   drains it for good; its registration is refused afterwards
+//	GET  /api/v1/assignments           partitions of the cluster (?topic=&broker=&state=&problem=&moving=&after=&limit=)
+//	GET  /api/v1/assignments/{topic}/{partition}/loss  what a forced move would lose
+//	GET  /api/v1/moves                 moves under way and waiting
+//	POST /api/v1/moves                 asks for moves
+//	POST /api/v1/moves/cancel          takes wishes for moves back
 //	GET  /api/v1/topics                topics with hot and cold bytes
 //	GET  /api/v1/topics/{topic}        one topic with settings and partitions
 //	POST /api/v1/topics/{topic}/roll   brings everything into the bucket now
@@ -18,13 +28,17 @@
 //	GET  /                             the console
 //	GET  /debug/pprof/                 Go's profiles, when enabled
 //
+// Every node answers for the cluster: it has an image of it, and writes wishes to
+// etcd itself. Each node is asked for its own health, within two seconds.
+//
 // Errors are JSON objects {"error": "..."} with a fitting status. Names in JSON
 // are snake_case; times are milliseconds since 1970, sizes are bytes.
 //
 // # Invariants
 //
-//  1. Nothing here changes data: roll and evict only move the line between hot
-//     and cold.
+//  1. Nothing here changes data, except that a forced move gives up what only a dead
+//     broker's disk has: roll and evict only move the line between hot and cold,
+//     and all that concerns brokers and moves are wishes that the controller acts on.
 //  2. A page of another site can't use a visitor's browser to change anything:
 //     POST needs Content-Type application/json, is refused when the browser says
 //     that it comes from elsewhere, and, on a loopback address, when the Host

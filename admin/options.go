@@ -7,12 +7,27 @@ import (
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/partition"
+	"github.com/tierbroker/tierbroker/tier"
 )
 
 // Cluster gives the current picture of the cluster.
 type Cluster interface {
 	// Image never returns nil.
 	Image() *cluster.Image
+}
+
+// Operator makes the changes that operators ask for; *cluster.Client is one. Calls return when the change is visible in Image.
+type Operator interface {
+	SetBrokerWish(ctx context.Context, broker int32, w cluster.BrokerWish) error
+	SetMoves(ctx context.Context, moves []cluster.MoveWish) error
+	CancelMoves(ctx context.Context, ids []frame.PartitionID) error
+	// AlterBrokerConfig changes the dynamic settings of a broker, or of all for cluster.DefaultConfig.
+	AlterBrokerConfig(ctx context.Context, broker int32, ops []cluster.ConfigOp, replace bool) error
+}
+
+// Heads reads heads of partitions in the bucket; *tier.Archive is one.
+type Heads interface {
+	Load(ctx context.Context, id frame.PartitionID) (*tier.Head, error)
 }
 
 // Partitions are the partitions of this broker.
@@ -113,6 +128,8 @@ type Problem struct {
 // except that a process without the broker role has no Partitions and no Local.
 type Options struct {
 	Cluster    Cluster
+	Operator   Operator
+	Heads      Heads // nil: what a forced move would lose isn't known here
 	Partitions Partitions
 	Local      Local
 	Health     Health
@@ -135,8 +152,8 @@ type Options struct {
 
 func (o *Options) check() error {
 	switch {
-	case o.Cluster == nil, o.Health == nil, o.Metrics == nil, o.Now == nil, o.OnFault == nil:
-		return errors.New("admin: Cluster, Health, Metrics, Now and OnFault must be set")
+	case o.Cluster == nil, o.Operator == nil, o.Health == nil, o.Metrics == nil, o.Now == nil, o.OnFault == nil:
+		return errors.New("admin: Cluster, Operator, Health, Metrics, Now and OnFault must be set")
 	case (o.Partitions == nil) != (o.Local == nil):
 		return errors.New("admin: Partitions and Local go together")
 	}

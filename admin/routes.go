@@ -8,6 +8,7 @@ import (
 
 type api struct {
 	Options
+	peers *http.Client // asks other nodes
 }
 
 // New returns the handler for all routes.
@@ -15,7 +16,7 @@ func New(o Options) (http.Handler, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	a := &api{Options: o}
+	a := &api{Options: o, peers: newPeers()}
 	o.Metrics.bind(a)
 	mux := http.NewServeMux()
 	for _, route := range []struct {
@@ -27,6 +28,16 @@ func New(o Options) (http.Handler, error) {
 		{"GET /readyz", a.readyz, false},
 		{"GET /api/v1/cluster", a.cluster, false},
 		{"GET /api/v1/brokers", a.brokers, false},
+		{"GET /api/v1/cluster/status", a.status, false},
+		{"GET /api/v1/brokers/{broker}", a.broker, false},
+		{"POST /api/v1/brokers/{broker}/drain", a.drainBroker, false},
+		{"POST /api/v1/brokers/{broker}/undrain", a.undrainBroker, false},
+		{"POST /api/v1/brokers/{broker}/remove", a.removeBroker, false},
+		{"GET /api/v1/assignments", a.assignments, false},
+		{"GET /api/v1/assignments/{topic}/{partition}/loss", a.loss, false},
+		{"GET /api/v1/moves", a.moves, false},
+		{"POST /api/v1/moves", a.setMoves, false},
+		{"POST /api/v1/moves/cancel", a.cancelMoves, false},
 		{"GET /api/v1/topics", a.topics, false},
 		{"GET /api/v1/topics/{topic}", a.topic, false},
 		{"GET /api/v1/config", a.config, false},

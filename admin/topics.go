@@ -179,27 +179,12 @@ type PartitionPage struct {
 }
 
 func (a *api) partitions(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	limit := defaultPartitions
-	if text := query.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPartitions {
-			writeError(w, http.StatusBadRequest, fmt.Errorf("limit must be a number from 1 to %d", maxPartitions))
-			return
-		}
-		limit = n
-	}
-	skip := 0
-	if text := query.Get("after"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			writeError(w, http.StatusBadRequest, fmt.Errorf("after must be the \"next\" of an earlier page"))
-			return
-		}
-		skip = n
+	skip, limit, ok := pageOf(w, r)
+	if !ok {
+		return
 	}
 	choose := func(frame.PartitionID) bool { return true }
-	if name := query.Get("topic"); name != "" {
+	if name := r.URL.Query().Get("topic"); name != "" {
 		t := a.Cluster.Image().TopicByName(name)
 		if t == nil {
 			writeError(w, http.StatusNotFound, fmt.Errorf("no topic %q", name))

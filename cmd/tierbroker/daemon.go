@@ -18,6 +18,7 @@ import (
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/config"
 	"github.com/tierbroker/tierbroker/kafka"
+	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 	"github.com/tierbroker/tierbroker/tier/catalog"
 )
@@ -290,8 +291,11 @@ func (k catalogKeeper) Run(ctx context.Context) error {
 }
 
 func (d *daemon) openAdmin(l net.Listener) error {
+	meta := d.cluster.Image().Meta()
+	heads := tier.New(tier.Options{Heads: d.bucket, ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation}) // reads only
+	d.onClose(heads.Close)
 	o := admin.Options{
-		Cluster: d.cluster, Health: d.health, Metrics: d.metrics, Config: d.config.Values(), Version: version, BrokerID: d.config.BrokerID,
+		Cluster: d.cluster, Operator: d.cluster, Heads: heads, Health: d.health, Metrics: d.metrics, Config: d.config.Values(), Version: version, BrokerID: d.config.BrokerID,
 		Bucket: d.bucketName, Now: nowMs, Loopback: isLoopback(l.Addr()), Pprof: d.config.Pprof,
 		OnFault: func(err error) { d.log.Warn("admin server", zap.Error(err)) },
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/tierbroker/tierbroker/admin"
@@ -20,28 +21,40 @@ const maxAnswer = 256 << 20
 // errNoAdmin marks that the admin API could not be reached at all.
 var errNoAdmin = errors.New("the admin API does not answer")
 
-// call asks the admin API and decodes its answer into v.
+// call asks the admin API and decodes its answer into v. Of several addresses the first that answers is asked: every node
+// knows the cluster, and what is asked for may be asked twice.
 func (g *globals) call(ctx context.Context, method, path string, body, v any) error {
-	target := g.Admin + path
-	var send io.Reader
+	var send []byte
 	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if send, err = json.Marshal(body); err != nil {
 			return err
 		}
-		send = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, send)
+	var errs []error
+	for address := range strings.SplitSeq(g.Admin, ",") {
+		err := ask(ctx, method, strings.TrimSuffix(strings.TrimSpace(address), "/"), path, send, v)
+		if !errors.Is(err, errNoAdmin) || ctx.Err() != nil {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("%w (is a node running there? --admin URL,URL names others)", errors.Join(errs...))
+}
+
+func ask(ctx context.Context, method, address, path string, body []byte, v any) error {
+	target := address + path
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return usagef("--admin %q is not a URL: %w", g.Admin, err)
+		return usagef("--admin %q is not a URL: %w", address, err)
 	}
-	if body != nil {
+	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	client := http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 16 * time.Minute, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("%w (is a broker running there? --admin URL names another): %w", errNoAdmin, err)
+		return fmt.Errorf("%w: %w", errNoAdmin, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // opened for reading only
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -51,7 +64,7 @@ func (g *globals) call(ctx context.Context, method, path string, body, v any) er
 	if resp.StatusCode != http.StatusOK {
 		var answer struct{ Error string }
 		if json.Unmarshal(data, &answer) == nil && answer.Error != "" {
-			return fmt.Errorf("%s: %s", g.Admin, answer.Error)
+			return &refusal{resp.StatusCode, address, answer.Error}
 		}
 		return fmt.Errorf("%s %s answered %s", method, target, resp.Status)
 	}
@@ -60,6 +73,14 @@ func (g *globals) call(ctx context.Context, method, path string, body, v any) er
 	}
 	return nil
 }
+
+// refusal is an admin API's answer that it won't do what was asked, and why.
+type refusal struct {
+	status        int
+	address, text string
+}
+
+func (r *refusal) Error() string { return r.text }
 
 func (g *globals) adminTopics(ctx context.Context) ([]admin.Topic, error) {
 	var answer struct{ Topics []admin.Topic }

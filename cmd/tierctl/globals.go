@@ -28,7 +28,7 @@ type globals struct {
 func (g *globals) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&g.Bootstrap, "bootstrap", "", "Kafka address HOST:PORT, several separated by commas (default "+defaultBootstrap+")")
-	f.StringVar(&g.Admin, "admin", "", "URL of a broker's admin API (default "+defaultAdmin+")")
+	f.StringVar(&g.Admin, "admin", "", "URL of a node's admin API, several separated by commas (default "+defaultAdmin+")")
 	f.StringVar(&g.Bucket, "bucket", "", "URL of the archive's bucket: file:///PATH or s3://NAME/PREFIX?endpoint=...&region=...")
 	f.StringVar(&g.Context, "context", "", "context of the contexts file to use (see tierctl context --help)")
 	f.StringVarP(&g.Output, "output", "o", "table", "form of the output: table, json or yaml")

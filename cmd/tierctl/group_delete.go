@@ -19,7 +19,7 @@ func newGroupDelete(g *globals) *cobra.Command {
 		Args:    args(1, -1, "at least one name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if !yes {
-				if err := confirm(cmd, fmt.Sprintf("Delete %s with all offsets?", strings.Join(names, ", "))); err != nil {
+				if err := confirm(cmd, fmt.Sprintf("Delete %s with all offsets?", strings.Join(names, ", ")), "nothing was deleted"); err != nil {
 					return err
 				}
 			}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +21,7 @@ needed.`,
 		Args:    args(1, -1, "at least one name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if !yes {
-				if err := confirm(cmd, fmt.Sprintf("Delete %s with all records, also those in the bucket?", strings.Join(names, ", "))); err != nil {
+				if err := confirm(cmd, fmt.Sprintf("Delete %s with all records, also those in the bucket?", strings.Join(names, ", ")), "nothing was deleted"); err != nil {
 					return err
 				}
 			}
@@ -49,20 +47,4 @@ needed.`,
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "a topic that isn't there is fine")
 	return cmd
-}
-
-// confirm asks a person. Without one it refuses.
-func confirm(cmd *cobra.Command, question string) error {
-	if !isTerminal(os.Stdin) {
-		return usagef("%s asks before it deletes; without a terminal give --yes", cmd.CommandPath())
-	}
-	cmd.PrintErrf("%s [y/N] ", question)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
-		return errors.New("nothing was deleted")
-	}
-	return nil
 }
