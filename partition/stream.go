@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +34,6 @@ type stream struct {
 	flights chan flight
 }
 
-type liveObject struct {
-	parts int
-	bytes int64
-	users []*Partition
-}
-
 // upload is one batch on its way into the stream.
 type upload struct {
 	p     *Partition
@@ -61,12 +54,6 @@ type streamed struct {
 	to    int64
 	bytes int64
 	since int64 // append time of the first batch, ms
-}
-
-// streamPart is a part that the head doesn't cover yet.
-type streamPart struct {
-	seq uint64
-	to  int64
 }
 
 // maxStreamBacklog bounds the bytes that wait for the bucket: beyond it object partitions take no more.
@@ -341,121 +328,6 @@ func (st *stream) dead(err error) {
 	if errors.Is(err, wal.ErrSealed) {
 		st.s.fence(err)
 	}
-}
-
-// note remembers that the heads of an object's partitions don't cover it yet.
-func (st *stream) note(seq uint64, parts []streamed, bytes int64) {
-	l := &liveObject{parts: len(parts), bytes: bytes}
-	st.mu.Lock()
-	st.live[seq] = l
-	for i := range parts {
-		l.users = append(l.users, parts[i].p)
-	}
-	st.mu.Unlock()
-	for i := range parts {
-		p := parts[i].p
-		p.mu.Lock()
-		p.inStream = append(p.inStream, streamPart{seq, parts[i].to})
-		p.releaseParts(p.tiered)
-		p.mu.Unlock()
-	}
-}
-
-// releaseParts forgets the parts that the head covers. The caller holds p.mu.
-func (p *Partition) releaseParts(to int64) {
-	n := 0
-	for n < len(p.inStream) && p.inStream[n].to <= to {
-		p.set.stream.release(p.inStream[n].seq)
-		n++
-	}
-	if n > 0 {
-		p.inStream = slices.Delete(p.inStream, 0, n)
-	}
-}
-
-func (st *stream) release(seq uint64) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if l := st.live[seq]; l != nil {
-		if l.parts--; l.parts <= 0 {
-			delete(st.live, seq)
-		}
-	}
-}
-
-// setFloor tells the writer, and with its next object everybody, below which number nothing matters any more.
-func (st *stream) setFloor(w *wal.Writer) {
-	st.mu.Lock()
-	floor := w.Next()
-	for seq := range st.live {
-		floor = min(floor, seq)
-	}
-	st.mu.Unlock()
-	w.SetFloor(floor)
-}
-
-// Bounds of what a successor has to read, beyond which partitions are rolled although they aren't due.
-const (
-	maxStreamLive    = 1 << 30
-	maxStreamObjects = 600 // a minute's, at one each 100 ms
-)
-
-// pinning returns the partitions whose parts keep the stream from getting shorter, when it is too long.
-func (st *stream) pinning() []*Partition {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.writer == nil || len(st.live) == 0 {
-		return nil
-	}
-	seqs := make([]uint64, 0, len(st.live))
-	bytes := int64(0)
-	for seq, l := range st.live {
-		seqs = append(seqs, seq)
-		bytes += l.bytes
-	}
-	slices.Sort(seqs)
-	span := st.writer.Next() - seqs[0]
-	if bytes <= maxStreamLive && span <= maxStreamObjects {
-		return nil
-	}
-	var ps []*Partition
-	for _, seq := range seqs {
-		if seq > seqs[0]+span/2 {
-			break
-		}
-		ps = append(ps, st.live[seq].users...)
-	}
-	slices.SortFunc(ps, func(a, b *Partition) int { return cmp.Or(a.id.Compare(b.id)) })
-	return slices.Compact(ps)
-}
-
-// shorten has the partitions rolled that keep the stream long.
-func (s *Set) shorten() {
-	if s.stream == nil {
-		return
-	}
-	for _, p := range s.stream.pinning() {
-		p.mu.Lock()
-		if len(p.inStream) > 0 && p.serving() {
-			p.rollForced = true
-			s.notePending(p)
-			s.kickRoll(p)
-		}
-		p.mu.Unlock()
-	}
-}
-
-// sweep deletes the stream's objects below its floor.
-func (st *stream) sweep(ctx context.Context, now int64) error {
-	st.mu.Lock()
-	w := st.writer
-	st.mu.Unlock()
-	if w == nil {
-		return nil
-	}
-	st.setFloor(w)
-	_, err := w.Sweep(ctx, now)
-	return err
 }
 
 func (st *stream) close(ctx context.Context) error {
