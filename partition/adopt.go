@@ -14,17 +14,14 @@ import (
 // beside those that may hold more than the head covers; adoption seals each of these, and makes extents of what it holds
 // of the partition, without copying. Only then is the partition written to.
 
-// takeOver claims the head where it can't wait for the first roll: another broker may have owned the partition, its acks
-// are to rest on the bucket, or streams wait to be adopted. The caller holds swap.
+// takeOver claims the head where it can't wait for the first roll: another broker may have owned the partition, or its
+// acks are to rest on the bucket. The caller holds swap.
 func (p *Partition) takeOver(ctx context.Context, object, eager bool) error {
-	h, err := p.head(ctx)
-	if err != nil {
-		return err
-	}
+	var err error
 	switch {
 	case object:
 		err = p.joinStream(ctx)
-	case eager || h != nil && len(p.foreignStreams(h)) > 0:
+	case eager:
 		_, err = p.claimed(ctx)
 	default:
 		return nil
@@ -47,13 +44,13 @@ func (p *Partition) joinStream(ctx context.Context) error {
 	return err
 }
 
-// leaveStream takes this run's stream out of the head, which covers everything. The caller holds swap.
+// leaveStream takes this broker's streams out of the head, which covers everything. The caller holds swap.
 func (p *Partition) leaveStream(ctx context.Context) error {
 	h, err := p.head(ctx)
 	if err != nil || h == nil {
 		return err
 	}
-	own := slices.DeleteFunc(slices.Clone(h.Pending), func(st tier.PendingStream) bool { return !p.set.ownStream(st) })
+	own := slices.DeleteFunc(slices.Clone(h.Pending), func(st tier.PendingStream) bool { return st.Broker != p.set.o.Broker })
 	if len(own) == 0 {
 		return nil
 	}

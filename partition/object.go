@@ -88,12 +88,10 @@ func (p *Partition) reclassed() {
 // becomeObject has everything that is not in the bucket queued for the stream; durable is what may be seen already, and
 // the partition is safe once the bucket has that. The caller holds p.mu.
 func (p *Partition) becomeObject(durable int64) error {
-	if !p.object {
-		p.uploaded = p.tiered // otherwise this run's stream, which the head names, has more
-	}
+	// What was uploaded in this run is in the stream that the head names.
 	p.object, p.queuedTo, p.safeAt = true, p.covered(), durable
 	p.durable = min(durable, p.stored)
-	left, err := p.unqueued()
+	left, err := p.unqueued(p.stored)
 	if err != nil {
 		return err
 	}
@@ -103,12 +101,12 @@ func (p *Partition) becomeObject(durable int64) error {
 	return nil
 }
 
-// unqueued returns the stored entries from queuedTo on. The caller holds p.mu; the index is read under it, which happens
-// once when the partition becomes object.
-func (p *Partition) unqueued() ([]index.Entry, error) {
+// unqueued returns the stored entries from queuedTo on that end at or below an offset. The caller holds p.mu; the index is
+// read under it, which happens when the partition becomes object, and for each bundle.
+func (p *Partition) unqueued(to int64) ([]index.Entry, error) {
 	var left []index.Entry
 	err := p.set.index.Scan(p.id, p.queuedTo, func(e index.Entry) bool {
-		if e.Base >= p.stored {
+		if e.Last >= to {
 			return false
 		}
 		if e.Last >= p.queuedTo {

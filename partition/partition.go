@@ -89,6 +89,8 @@ type Partition struct {
 
 	object     bool         // acknowledged when the bucket has it (object.go)
 	wasObject  bool         // in the run before, as far as the index says
+	bundledAt  int64        // when the last bundle was queued, ms
+	staleTo    int64        // where the partition ended when it was prepared
 	declassing bool         // ceases to be object as soon as etcd says so
 	uploaded   int64        // first offset that this run's stream hasn't acknowledged
 	queuedTo   int64        // first offset that isn't queued for the stream

@@ -103,7 +103,7 @@ func (p *Partition) enterClass(a cluster.Assignment) error {
 	defer p.mu.Unlock()
 	// All that is here is synced, so only what comes may be lost.
 	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
-	p.move, p.declassing = moving{}, false
+	p.move, p.declassing, p.staleTo = moving{}, false, p.next
 	if !object {
 		p.object = false
 		return nil

@@ -200,6 +200,7 @@ func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Ex
 		p.discard(exts, 0)
 		return fmt.Errorf("%w: what was to be rolled of %s-%d up to %d has been lost meanwhile", ErrStorage, p.Topic(), p.id.Partition, end)
 	}
+	stale := p.dropStale()
 	ctx, cancel := context.WithTimeout(ctx, p.set.o.BucketCallTimeout)
 	defer cancel()
 	nh, err := p.set.o.Archive.CommitRoll(ctx, p.id, h, p.owner(), exts, func(h *tier.Head) {
@@ -212,6 +213,7 @@ func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Ex
 		if loaded {
 			h.Producers = snapshot
 		}
+		stale(h)
 	})
 	if err := p.swapped(nh, err); err != nil {
 		p.discard(exts, h.Version+1)

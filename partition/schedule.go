@@ -106,7 +106,7 @@ func (s *Set) rollDue(now int64) {
 // due says whether there is anything to do for the roll workers: see dueAll; a full object; a ceiling to be raised. The
 // caller holds p.mu.
 func (p *Partition) due(now, minBytes int64, maxAge time.Duration) bool {
-	return p.pending >= p.rollBytes() || p.resume || p.unaligned() || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge)
+	return p.pending >= p.rollBytes() || p.resume || p.unaligned() || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge) || p.bundleDue(now)
 }
 
 // unaligned says whether records were deleted of which the head doesn't know. The caller holds p.mu.
@@ -188,6 +188,7 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) (
 		p.rollForced = false
 	}
 	want = want && p.state == Writing
+	bundle := p.bundleDue(now)
 	unaligned, start := p.unaligned(), p.start
 	p.mu.Unlock()
 	switch {
@@ -199,6 +200,8 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) (
 		return true, p.rollOnce(ctx, target, all)
 	case want:
 		return false, p.raiseCeiling(ctx)
+	case bundle:
+		return false, p.bundle(ctx, now)
 	}
 	return false, nil
 }
