@@ -187,7 +187,7 @@ func (t *Term) EndMoves(ctx context.Context, moves []MoveWish) error {
 		return err
 	}
 	revision := int64(0)
-	for part := range slices.Chunk(moves, wishesPerTxn) {
+	for _, part := range chunksOf(moves) {
 		rev, err := t.endMoves(ctx, part)
 		if err != nil {
 			t.dirty.Store(true)
@@ -199,6 +199,41 @@ func (t *Term) EndMoves(ctx context.Context, moves []MoveWish) error {
 	return err
 }
 
+// SetMoves asks for moves in the name of the controller. A partition that operators
+// wish to be moved keeps their wish. ErrNotLeader: the term has ended.
+func (t *Term) SetMoves(ctx context.Context, moves []MoveWish) error {
+	if err := t.barrier(ctx); err != nil {
+		return err
+	}
+	revision := int64(0)
+	for _, part := range chunksOf(moves) {
+		rev, err := t.setMoves(ctx, part)
+		if err != nil {
+			t.dirty.Store(true)
+			return err
+		}
+		revision = max(revision, rev)
+	}
+	_, err := t.c.Wait(ctx, revision-1)
+	return err
+}
+
+func (t *Term) setMoves(ctx context.Context, moves []MoveWish) (revision int64, err error) {
+	cmps := []clientv3.Cmp{t.guard()}
+	var then []clientv3.Op
+	for _, w := range moves {
+		key := t.c.keys.moveWish(w.ID)
+		w.Since, w.Goal = defaultTo(w.Since, t.c.o.Now()), cutText(w.Goal, maxWishText)
+		value, err := encodeRecord(w)
+		if err != nil {
+			return 0, err
+		}
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+		then = append(then, clientv3.OpPut(key, value))
+	}
+	return t.tryMoves(ctx, "set moves", cmps, then, moves, t.setMoves)
+}
+
 // endMoves tries all in one transaction, and one by one when any of them has changed.
 func (t *Term) endMoves(ctx context.Context, moves []MoveWish) (revision int64, err error) {
 	cmps := []clientv3.Cmp{t.guard()}
@@ -208,7 +243,13 @@ func (t *Term) endMoves(ctx context.Context, moves []MoveWish) (revision int64, 
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(key), "=", w.Revision))
 		then = append(then, clientv3.OpDelete(key))
 	}
-	r, err := t.c.retryTxn(ctx, "end moves", cmps, then, []clientv3.Op{clientv3.OpGet(t.key)})
+	return t.tryMoves(ctx, "end moves", cmps, then, moves, t.endMoves)
+}
+
+// tryMoves runs a transaction over several wishes, and each alone when it loses.
+func (t *Term) tryMoves(ctx context.Context, verb string, cmps []clientv3.Cmp, then []clientv3.Op, moves []MoveWish,
+	alone func(context.Context, []MoveWish) (int64, error)) (revision int64, err error) {
+	r, err := t.c.retryTxn(ctx, verb, cmps, then, []clientv3.Op{clientv3.OpGet(t.key)})
 	switch {
 	case err != nil:
 		return 0, err
@@ -220,13 +261,17 @@ func (t *Term) endMoves(ctx context.Context, moves []MoveWish) (revision int64, 
 		return 0, nil // changed meanwhile, or removed by an attempt whose answer was lost
 	}
 	for i := range moves {
-		rev, err := t.endMoves(ctx, moves[i:i+1])
+		rev, err := alone(ctx, moves[i:i+1])
 		if err != nil {
 			return revision, err
 		}
 		revision = max(revision, rev)
 	}
 	return revision, nil
+}
+
+func chunksOf(moves []MoveWish) [][]MoveWish {
+	return slices.Collect(slices.Chunk(moves, wishesPerTxn))
 }
 
 func cutText(s string, most int) string {

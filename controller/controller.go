@@ -134,6 +134,7 @@ func (c *Controller) loop(ctx context.Context, term *cluster.Term) error {
 	const least, most = 50 * time.Millisecond, 5 * time.Second
 	failing := least
 	var seen *cluster.Image
+	auto := autoClock{at: NeverDue}
 	for {
 		img := c.o.Client.Image()
 		if !term.Holds(img) {
@@ -164,6 +165,15 @@ func (c *Controller) loop(ctx context.Context, term *cluster.Term) error {
 		if made {
 			continue // what was made is in the image: plan again before sleeping
 		}
+		if auto.due(img, now) {
+			if made, err = c.rebalance(ctx, term, img, &auto, now); err != nil {
+				return err
+			}
+			if made {
+				continue
+			}
+		}
+		next = min(next, auto.at)
 		if err := c.wait(ctx, img, now, next); err != nil {
 			return err
 		}

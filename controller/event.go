@@ -19,6 +19,7 @@ const (
 	Observed                     // owners or targets changed assignments
 	PlanFailed                   // changes could not be made; they are tried again
 	CatalogFail                  // the bucket's copy is not kept current
+	Rebalanced                   // an automatic rebalance has begun
 )
 
 // Event is something an operator may want to read.
@@ -27,6 +28,8 @@ type Event struct {
 	Changes []Change // Changed
 	Steps   []Step   // Observed
 	Err     error
+	// Rebalance is what Rebalanced is about.
+	Rebalance *Rebalance
 }
 
 // Step is a change of an assignment that the controller has seen and not made.
@@ -47,21 +50,23 @@ func (s *Step) HandOver() bool {
 
 // Stats counts what this node has done as the controller since it was started.
 type Stats struct {
-	Leading  bool
-	Terms    int64          // elections won
-	Changes  map[Kind]int64 // made, by kind
-	Lost     int64          // changes that were planned on an old image
-	Failed   int64          // plans that could not be made
-	Moves    int64          // hand-overs from an owner to its target
-	MoveTime time.Duration  // sum over Moves, from the choice of the target to the hand-over
-	Plans    int64
-	PlanTime time.Duration // sum over Plans
-	LastPlan time.Duration
+	Leading bool
+	Terms   int64          // elections won
+	Changes map[Kind]int64 // made, by kind
+	Lost    int64          // changes that were planned on an old image
+	Failed  int64          // plans that could not be made
+	// Rebalances counts automatic rebalances that were begun.
+	Rebalances int64
+	Moves      int64         // hand-overs from an owner to its target
+	MoveTime   time.Duration // sum over Moves, from the choice of the target to the hand-over
+	Plans      int64
+	PlanTime   time.Duration // sum over Plans
+	LastPlan   time.Duration
 }
 
 type counters struct {
-	terms, lost, failed, moves, moveMs, plans, planNs, lastPlan atomic.Int64
-	changes                                                     [numKinds]atomic.Int64
+	terms, lost, failed, rebalances, moves, moveMs, plans, planNs, lastPlan atomic.Int64
+	changes                                                                 [numKinds]atomic.Int64
 }
 
 func (c *counters) planned(d time.Duration) {
@@ -74,7 +79,7 @@ func (c *counters) planned(d time.Duration) {
 func (c *Controller) Stats() Stats {
 	s := Stats{
 		Leading: c.Leading(), Terms: c.stats.terms.Load(), Changes: make(map[Kind]int64, numKinds), Lost: c.stats.lost.Load(),
-		Failed: c.stats.failed.Load(), Moves: c.stats.moves.Load(), MoveTime: time.Duration(c.stats.moveMs.Load()) * time.Millisecond,
+		Failed: c.stats.failed.Load(), Rebalances: c.stats.rebalances.Load(), Moves: c.stats.moves.Load(), MoveTime: time.Duration(c.stats.moveMs.Load()) * time.Millisecond,
 		Plans: c.stats.plans.Load(), PlanTime: time.Duration(c.stats.planNs.Load()), LastPlan: time.Duration(c.stats.lastPlan.Load()),
 	}
 	for k := range c.stats.changes {

@@ -72,6 +72,8 @@ func controllerEvent(log *zap.Logger) func(controller.Event) {
 			for i := range e.Steps {
 				logStep(log, &e.Steps[i])
 			}
+		case controller.Rebalanced:
+			log.Info("partitions are evened out over the brokers", zap.Int("moves", len(e.Rebalance.Moves)))
 		case controller.PlanFailed:
 			log.Warn("assignments could not be changed; trying again", zap.Error(e.Err))
 		case controller.CatalogFail:
