@@ -95,6 +95,9 @@ func (v *verifier) extents() error {
 			if !isDamage(err) {
 				return err
 			}
+			if errors.Is(err, ErrGone) && e.Kind == KindWAL && v.merged(&e) {
+				continue
+			}
 			v.problem(e.Key, e.Start, "%v", err)
 		}
 		v.progress.Objects++

@@ -54,3 +54,14 @@ func (v *verifier) part(e *Extent) error {
 	}
 	return nil
 }
+
+// merged reports whether the newest head doesn't name a part any more whose object is gone: WAL objects are swept at once when nothing
+// needs them.
+func (v *verifier) merged(e *Extent) bool {
+	h, err := v.a.Load(v.ctx, v.h.ID)
+	if err != nil {
+		return false
+	}
+	held, err := v.a.HoldsWAL(v.ctx, h, PendingStream{}, e.Key, e.Start, e.End)
+	return err == nil && !held
+}

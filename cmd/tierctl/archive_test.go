@@ -19,6 +19,7 @@ import (
 	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 	"github.com/tierbroker/tierbroker/tier/catalog"
+	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
 const (
@@ -279,4 +280,94 @@ func TestDumpLocal(t *testing.T) {
 	require.Equal(t, exitUsage, code)
 	code, _ = tierctl(t, "dump", "commitlog", t.TempDir())
 	require.Equal(t, exitFailed, code)
+}
+
+// addStream gives logs/0 twenty more records, in a WAL object that its head has
+// adopted, and ten more in the stream of a broker that is alive.
+func addStream(t *testing.T, dir string, id frame.PartitionID) (key string) {
+	t.Helper()
+	b, err := bucket.OpenDir(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	a := tier.New(tier.Options{Heads: b, ClusterID: "c", ClusterIncarnation: "i"})
+	defer a.Close()
+	put := func(run string, bases ...int64) wal.StreamID {
+		stream := wal.StreamID{Broker: 1, Incarnation: run}
+		w, err := wal.Open(t.Context(), wal.Options{Bucket: b, Stream: stream, ClusterID: "c", ClusterIncarnation: "i"})
+		require.NoError(t, err)
+		o := w.NewBuilder()
+		o.Begin(wal.Part{ID: id, Topic: "logs", Epoch: testEpoch})
+		for _, base := range bases {
+			x := tenRecords(base)
+			h, err := batch.ParseHeader(x.b)
+			require.NoError(t, err)
+			require.NoError(t, o.Add(x.b, &h, testTime))
+		}
+		u, err := w.Put(o)
+		require.NoError(t, err)
+		<-u.Done()
+		require.NoError(t, u.Err())
+		require.NoError(t, w.Close(t.Context()))
+		return stream
+	}
+	dead := put("run", 60, 70)
+	put("next", 80)
+	sealed, err := wal.Seal(t.Context(), b, toolOp("logs"), dead, "i")
+	require.NoError(t, err)
+	entries, err := sealed.Entries(t.Context(), id)
+	require.NoError(t, err)
+	h, err := a.Load(t.Context(), id)
+	require.NoError(t, err)
+	_, err = a.Adopt(t.Context(), id, h, h.OwnerOf(), []tier.Extent{entries[0].Extent()}, nil, nil)
+	require.NoError(t, err)
+	return entries[0].Key
+}
+
+func TestArchiveWithStreams(t *testing.T) {
+	dir, id := writeArchive(t)
+	url := "file://" + dir
+	key := addStream(t, dir, id)
+	code, out := tierctl(t, "archive", "cat", "logs/0", "--from", "58", "--bucket", url)
+	require.Equal(t, 0, code, out)
+	require.Equal(t, 22, strings.Count(out, "value-"))
+	require.Contains(t, out, "value-79")
+	code, out = tierctl(t, "archive", "ls", "logs/0", "--bucket", url)
+	require.Equal(t, 0, code, out)
+	require.Contains(t, out, key)
+	for _, args := range [][]string{nil, {"--quick"}} {
+		code, out = tierctl(t, append([]string{"archive", "verify", "--bucket", url}, args...)...)
+		require.Equal(t, 0, code, out)
+		require.Contains(t, out, "2 WAL streams")
+		require.Contains(t, out, "0 problems, 0 notes")
+	}
+	code, out = tierctl(t, "archive", "verify", "logs/0", "--bucket", url)
+	require.Equal(t, 0, code, out)
+	require.Contains(t, out, "1 WAL streams")
+	code, out = tierctl(t, "dump", "wal", key, "--bucket", url)
+	require.Equal(t, 0, code, out)
+	require.Contains(t, out, `"parts":1`)
+	require.Contains(t, out, `"start":60,"end":80`)
+
+	path := filepath.Join(dir, filepath.FromSlash(key))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	flip := func(at int) {
+		bad := bytes.Clone(data)
+		bad[at] ^= 1
+		require.NoError(t, os.WriteFile(path, bad, 0o600))
+	}
+	flip(200) // in a batch: noticed from both ends
+	code, out = tierctl(t, "archive", "verify", "--bucket", url)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "2 problems")
+	code, _ = tierctl(t, "archive", "verify", "--quick", "--bucket", url)
+	require.Equal(t, 0, code)
+	flip(len(data) - 110) // in the footer: the part can be read, and nothing describes it
+	code, out = tierctl(t, "archive", "verify", "logs/0", "--bucket", url)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "no footer of a WAL object describes")
+	require.NoError(t, os.Remove(path))
+	code, out = tierctl(t, "archive", "verify", "logs/0", "--bucket", url)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "object is gone")
 }

@@ -15,6 +15,7 @@ import (
 // verifyResult is what verify found.
 type verifyResult struct {
 	Partitions int             `json:"partitions"`
+	Streams    int             `json:"wal_streams"`
 	Objects    int64           `json:"objects"`
 	Batches    int64           `json:"batches"`
 	Records    int64           `json:"records"`
@@ -39,7 +40,9 @@ func newArchiveVerify(g *globals) *cobra.Command {
 		Long: `Reads the archive and checks it: every object that a head names is there and says
 the same as the head, nothing lies around that no head names, every checksum of
 blocks, sections and batches is right, offsets follow each other without a hole,
-and the indexes agree with the data. Nothing is changed.
+and the indexes agree with the data. WAL streams are checked too: without a
+selection all of them, otherwise those that the partitions still need. Nothing is
+changed.
 
 Exit code 0: all is well. 1: problems, listed with object and offset. Notes (an
 object that waits for the sweep, or is being uploaded) are no problems.`,
@@ -81,6 +84,9 @@ func (g *globals) archiveVerify(cmd *cobra.Command, args []string, quick bool) e
 		}
 	}
 	if err := r.heads(ctx, a, heads, quick); err != nil {
+		return err
+	}
+	if err := newStreamCheck(ctx, a, heads).verify(ctx, b, len(s) == 0, quick, &r); err != nil {
 		return err
 	}
 	if err := g.printVerify(cmd, &r); err != nil {
@@ -174,7 +180,11 @@ func (g *globals) printVerify(cmd *cobra.Command, r *verifyResult) error {
 			if p.Offset >= 0 {
 				offset = fmt.Sprint(p.Offset)
 			}
-			t.row(kind, p.Topic, p.Partition, offset, dash(p.Key), p.What)
+			partition := "-"
+			if p.Partition >= 0 {
+				partition = fmt.Sprint(p.Partition)
+			}
+			t.row(kind, p.Topic, partition, offset, dash(p.Key), p.What)
 		}
 	}
 	add("problem", r.Problems)
@@ -188,6 +198,10 @@ func (g *globals) printVerify(cmd *cobra.Command, r *verifyResult) error {
 	if r.Batches == 0 {
 		read = "no records read"
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d partitions, %d extents, %s: %d problems, %d notes\n", r.Partitions, r.Objects, read, len(r.Problems), len(r.Notes))
+	streams := ""
+	if r.Streams > 0 {
+		streams = fmt.Sprintf("%d WAL streams, ", r.Streams)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d partitions, %d extents, %s%s: %d problems, %d notes\n", r.Partitions, r.Objects, streams, read, len(r.Problems), len(r.Notes))
 	return err
 }

@@ -18,7 +18,7 @@ read from a data directory, objects and heads from the bucket.`,
   tierctl dump index /var/lib/tierbroker
   tierctl dump head logs/0
   tierctl dump object data/7d3a/dc7db5ddc47142fca53cc1b9e1f5d718/2/00000000000000000000-0000000000-dffb2df665eab3976f013139.tbd`,
-		newDumpCommitLog(), newDumpIndex(), newDumpObject(g), newDumpHead(g))
+		newDumpCommitLog(), newDumpIndex(), newDumpObject(g), newDumpWAL(g), newDumpHead(g))
 }
 
 // filter chooses partitions of a dump.
