@@ -108,6 +108,8 @@ func (b *builder) putKey(key string, kv *mvccpb.KeyValue) error {
 			return fmt.Errorf("%.20q is no producer id", kv.Value)
 		}
 		b.next.producers = n
+	case keyControllers:
+		return b.putController(rest, kv.Value)
 	case keyElection:
 		id, err := parseInt32(string(kv.Value))
 		if err != nil {
@@ -171,6 +173,8 @@ func (b *builder) del(fullKey []byte) {
 		if id, err := parseInt32(rest); err == nil {
 			b.setConfig(id, nil)
 		}
+	case keyControllers:
+		b.delController(rest)
 	case keyElection:
 		b.cloneCandidates()
 		full := b.prefix + key

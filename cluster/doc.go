@@ -20,6 +20,7 @@
 //	restore                   mark of a restore that is not finished (JSON)
 //	producers                 next producer id that was never handed out
 //	election/<lease>          candidates for the controller; the oldest key leads
+//	controllers/<lease>       one living controller, bound to its lease (JSON)
 //
 // docs/format/etcd.md describes every value with an example that a test decodes.
 //

@@ -23,6 +23,7 @@ type Image struct {
 	brokers     []Broker // sorted by id
 	configs     map[int32]map[string]string
 	candidates  []candidate // sorted by create revision
+	controllers []ControllerNode
 	local       map[string]string
 	layers      localLayers
 	corrupt     map[string]*CorruptError

@@ -27,6 +27,7 @@ const (
 	keyBrokerConfig = "config/broker/"
 	keyProducers    = "producers"
 	keyElection     = "election/"
+	keyControllers  = "controllers/"
 	keyOperator     = "operator/"
 	keyRestore      = "restore"
 
