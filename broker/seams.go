@@ -79,6 +79,22 @@ func (p local) Writing() (int32, bool) {
 	return p.Offsets().Epoch, p.State() == partition.Writing
 }
 
+// Append is the partition's, counted.
+func (p local) Append(b []byte, o partition.AppendOptions) (partition.Ack, error) {
+	a, err := p.Partition.Append(b, o)
+	if err == nil {
+		p.CountIn(len(b))
+	}
+	return a, err
+}
+
+// Read is the partition's, counted.
+func (p local) Read(ctx context.Context, r partition.ReadRequest) (partition.Batches, error) {
+	b, err := p.Partition.Read(ctx, r)
+	p.CountOut(b.Bytes)
+	return b, err
+}
+
 func (local) Written(a *partition.Ack) error { return a.Written() }
 
 func (local) Durable(ctx context.Context, a *partition.Ack) error { return a.Durable(ctx) }

@@ -19,6 +19,8 @@ type Partition struct {
 	topic atomic.Pointer[string]
 	cfg   atomic.Pointer[cluster.TopicConfig]
 
+	traffic traffic
+
 	// swap is held (as a semaphore, so that waiting has a deadline) by whoever changes the head: roll, DeleteRecords,
 	// retention, merge, claim, deletion. Only its holder touches the bucket for this partition's head.
 	swap chan struct{}

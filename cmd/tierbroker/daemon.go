@@ -47,13 +47,22 @@ type daemon struct {
 	host        string // as clients are told
 	port        int32
 	adminURL    string
+	peers       peers
 	closers     []func() error // in the order of opening
 }
 
 // runDaemon runs until ctx ends or something fails for good.
 func runDaemon(ctx context.Context, c *config.Config, log *zap.Logger) error {
+	return newDaemon(c, log).run(ctx)
+}
+
+func newDaemon(c *config.Config, log *zap.Logger) *daemon {
 	d := &daemon{config: c, log: log, metrics: admin.NewMetrics(version, nowMs()), counters: broker.NewCounters(), current: &current{}, began: time.Now()}
 	d.health = &health{d: d, problems: map[string]admin.Problem{}}
+	return d
+}
+
+func (d *daemon) run(ctx context.Context) error {
 	err := d.open(ctx)
 	if err == nil {
 		err = d.serve(ctx)
@@ -71,7 +80,7 @@ func runDaemon(ctx context.Context, c *config.Config, log *zap.Logger) error {
 		return d.etcdFailed(d.cluster.Failure())
 	}
 	if err == nil && !d.stopping.IsZero() {
-		log.Info("stopped", zap.Duration("took", time.Since(d.stopping).Round(time.Millisecond)))
+		d.log.Info("stopped", zap.Duration("took", time.Since(d.stopping).Round(time.Millisecond)))
 	}
 	return err
 }
@@ -104,12 +113,16 @@ func (d *daemon) open(ctx context.Context) error {
 	if err := d.openKafka(); err != nil {
 		return err
 	}
+	if err := d.openPeers(); err != nil {
+		return err
+	}
 	if err := d.openBucket(ctx); err != nil {
 		return err
 	}
 	if err := d.joinCluster(ctx); err != nil {
 		return err
 	}
+	d.servePeers()
 	return d.openAdmin(listener)
 }
 

@@ -30,6 +30,7 @@ func load(t *testing.T, env []string) *config.Config {
 
 // running is a daemon inside the test process.
 type running struct {
+	d            *daemon
 	kafka, admin string
 	logs         *observer.ObservedLogs
 	stop         context.CancelCauseFunc
@@ -44,7 +45,8 @@ func start(t *testing.T, dir string, env ...string) *running {
 	core, logs := observer.New(zap.InfoLevel)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &running{logs: logs, stop: cancel, done: make(chan error, 1)}
-	go func() { r.done <- runDaemon(ctx, c, zap.New(core)) }()
+	r.d = newDaemon(c, zap.New(core))
+	go func() { r.done <- r.d.run(ctx) }()
 	t.Cleanup(func() { cancel(errSignal) })
 	require.Eventually(t, func() bool {
 		select {

@@ -42,11 +42,13 @@ type node struct {
 
 	session *cluster.Session
 	record  cluster.Broker // as registered
-	archive *tier.Archive
-	cache   *cache.Cache
-	set     *partition.Set
-	losses  *lossLog
-	broker  *broker.Broker
+	// controller is nil without the role.
+	controller *controller.Controller
+	archive    *tier.Archive
+	cache      *cache.Cache
+	set        *partition.Set
+	losses     *lossLog
+	broker     *broker.Broker
 
 	work   *errgroup.Group
 	run    context.Context // ends with the incarnation, or when something of it fails
@@ -79,23 +81,25 @@ func (n *node) start(ctx context.Context) error {
 		}
 	}
 	if err := n.register(ctx); err != nil {
-		if errors.Is(err, cluster.ErrUnavailable) {
-			err = fmt.Errorf("%w: %w", errNotJoined, err)
-		}
-		return err
+		return notJoined(err)
 	}
 	if c.HasRole(config.RoleController) {
+		if err := n.announce(ctx); err != nil {
+			return err
+		}
 		ctl, err := controller.New(controller.Options{Client: n.d.cluster, Session: n.session, Broker: c.BrokerID,
 			OnEvent: controllerEvent(n.d.log), Catalog: catalogKeeper{n.d}})
 		if err != nil {
 			return err
 		}
+		n.controller = ctl
 		n.work.Go(func() error { return ctl.Run(n.run) })
 	}
 	if n.set == nil {
 		return nil
 	}
 	n.work.Go(func() error { return n.follow(n.run) })
+	n.work.Go(func() error { n.reportLoads(n.run); return nil })
 	return n.startBroker()
 }
 
@@ -168,7 +172,7 @@ func (n *node) register(ctx context.Context) error {
 	}
 	b := cluster.Broker{
 		ID: c.BrokerID, Incarnation: n.incarnation, Identity: n.d.dir.identity.DirectoryID, Host: n.d.host, Port: n.d.port,
-		AdminURL: n.d.adminURL, Rack: c.Rack, Labels: c.Labels, Roles: c.Roles, Version: version, StartedAt: nowMs(),
+		AdminURL: n.d.adminURL, PeerURL: n.d.peers.url, Rack: c.Rack, Labels: c.Labels, Roles: c.Roles, Version: version, StartedAt: nowMs(),
 	}
 	// A broker that comes back with an empty disk is another to the cluster until its last run's lease has ended. An
 	// etcd in this process renews that lease when it starts, so ending here and starting again would go on for ever.
@@ -190,6 +194,20 @@ func (n *node) register(ctx context.Context) error {
 		case <-time.After(leaseRetry):
 		}
 	}
+}
+
+// announce makes this controller known, before it can lead.
+func (n *node) announce(ctx context.Context) error {
+	return notJoined(n.d.cluster.AnnounceController(ctx, n.session, cluster.ControllerNode{ID: n.d.config.BrokerID, Incarnation: n.incarnation,
+		PeerURL: n.d.peers.url, AdminURL: n.d.adminURL, Version: version, StartedAt: nowMs()}))
+}
+
+// notJoined marks an error that passes when etcd answers again.
+func notJoined(err error) error {
+	if errors.Is(err, cluster.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", errNotJoined, err)
+	}
+	return err
 }
 
 // follow hands every image to the partitions.
