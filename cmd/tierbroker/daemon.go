@@ -76,7 +76,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	err = errors.Join(err, d.close())
 	if d.cluster != nil && d.cluster.Failure() != nil {
-		log.Debug("ended with etcd", zap.Error(err)) // all of it follows from that
+		d.log.Debug("ended with etcd", zap.Error(err)) // all of it follows from that
 		return d.etcdFailed(d.cluster.Failure())
 	}
 	if err == nil && !d.stopping.IsZero() {

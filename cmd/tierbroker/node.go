@@ -88,7 +88,7 @@ func (n *node) start(ctx context.Context) error {
 			return err
 		}
 		ctl, err := controller.New(controller.Options{Client: n.d.cluster, Session: n.session, Broker: c.BrokerID,
-			OnEvent: controllerEvent(n.d.log), Catalog: catalogKeeper{n.d}})
+			OnEvent: controllerEvent(n.d.log), Catalog: catalogKeeper{n.d}, Loads: n.d.knownLoads})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tierbroker/tierbroker/controller"
 	"github.com/tierbroker/tierbroker/peer"
 )
 
@@ -116,6 +117,18 @@ func (d *daemon) takeLoads(r *peer.LoadReport) error {
 	}
 	d.peers.loads.Put(r, time.Now())
 	return nil
+}
+
+// knownLoads is what the controller plans with; nil when nobody has reported.
+func (d *daemon) knownLoads() controller.Loads {
+	var known controller.Loads
+	for id, l := range d.peers.loads.All(time.Now()) {
+		if known == nil {
+			known = controller.Loads{}
+		}
+		known[id] = controller.Load{In: l[0], Out: l[1]}
+	}
+	return known
 }
 
 // reportLoads tells the leading controller what this broker's partitions move, until ctx ends. A report that fails is not
