@@ -5,6 +5,7 @@
 //	tierctl produce      lines of files or of standard input, as records
 //	tierctl consume      records from an offset or a time
 //	tierctl archive ...  list, print and verify the archive, without a broker
+//	tierctl cluster ...  restore a cluster from its bucket
 //	tierctl dump ...     commit log, index, objects and heads, for developers
 //	tierctl context ...  names for the addresses of several clusters
 //
@@ -110,7 +111,7 @@ several clusters under names.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	g.addFlags(root)
-	root.AddCommand(newTopic(g), newGroup(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
+	root.AddCommand(newTopic(g), newGroup(g), newProduce(g), newConsume(g), newArchive(g), newCluster(g), newDump(g), newContext(g))
 	return root
 }
 

@@ -194,3 +194,30 @@ func Latest(ctx context.Context, b bucket.Bucket, op bucket.Op, incarnation stri
 func sameConfigs(a, b *cluster.Image) bool {
 	return maps.EqualFunc(a.BrokerConfigs(), b.BrokerConfigs(), func(x, y map[string]string) bool { return maps.Equal(x, y) })
 }
+
+// WriteSnapshot sets a snapshot's digest and puts it. One that is there already is fine when it says the same.
+func WriteSnapshot(ctx context.Context, b bucket.Bucket, s *Snapshot) error {
+	var err error
+	if s.Digest, err = s.digest(); err != nil {
+		return err
+	}
+	if err := s.check(); err != nil {
+		return fmt.Errorf("write catalog snapshot: %w: %w", ErrCorrupt, err)
+	}
+	raw, err := s.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = b.Put(ctx, headOp(), SnapshotKey(s.Incarnation, s.Revision), bucket.BytesBody(raw), bucket.Condition{IfNoneMatch: true})
+	if errors.Is(err, bucket.ErrPrecondition) {
+		have, rerr := ReadSnapshot(ctx, b, headOp(), s.Incarnation, s.Revision)
+		if rerr == nil && have.Digest == s.Digest {
+			return nil
+		}
+		err = errors.Join(err, rerr)
+	}
+	if err != nil {
+		return fmt.Errorf("write catalog snapshot: %w", err)
+	}
+	return nil
+}
