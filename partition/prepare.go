@@ -93,6 +93,9 @@ func (p *Partition) claimHead(ctx context.Context, epoch int32) error {
 	p.mu.Lock()
 	p.traced = true
 	p.mu.Unlock()
+	if eager && h != nil && h.Owner != p.set.o.Broker {
+		p.set.event(Info, p, fmt.Sprintf("taken over from broker %d, in epoch %d", h.Owner, epoch), nil)
+	}
 	return nil
 }
 
@@ -123,7 +126,9 @@ func (p *Partition) localSuffices(epoch int32) bool {
 		return true
 	}
 	// Another broker may have had it unless this epoch follows the last one here.
-	return p.headKnown && p.traced && epoch-p.epoch <= 1 && p.hole.empty() && p.local <= max(p.tiered, p.start)
+	// And what is in the bucket and was lost here (an async batch that was rolled before it was synced) comes with a head
+	// whose producers must be asked.
+	return p.headKnown && p.traced && epoch-p.epoch <= 1 && p.hole.empty() && p.local <= max(p.tiered, p.start) && p.next >= p.tiered
 }
 
 // mustJump says whether records that somebody saw may be missing. The caller holds p.mu.

@@ -179,6 +179,7 @@ func (n *node) register(ctx context.Context) error {
 	patience := time.NewTimer(c.LeaseTTL + leaseMargin)
 	defer patience.Stop()
 	for waiting := false; ; waiting = true {
+		n.record = b
 		n.session, err = n.d.cluster.Register(ctx, b, c.LeaseTTL)
 		if !errors.Is(err, cluster.ErrBrokerIDInUse) {
 			return err
