@@ -243,3 +243,22 @@ func TestLostObject(t *testing.T) {
 	require.Len(t, contents(t, mem, s, partition(0)), 2)
 	require.Len(t, contents(t, mem, s, partition(1)), 3)
 }
+
+// TestHostileSeal: a seal with numbers that nobody could count costs nothing.
+func TestHostileSeal(t *testing.T) {
+	mem := bucket.NewMemory()
+	seal := func(seq, floor uint64) {
+		b, err := encodeSeal(header{broker: 7, stream: checksum([]byte("run-a")), seq: seq, floor: floor}, "x")
+		require.NoError(t, err)
+		_, err = mem.Put(ctx(t), tailOp, stream.Key(seq), bucket.BytesBody(b), bucket.Condition{})
+		require.NoError(t, err)
+	}
+	seal(maxSeq, 5)
+	s, err := Seal(ctx(t), mem, tailOp, stream, "life-1")
+	require.NoError(t, err)
+	require.Len(t, s.Missing, maxMissing)
+	require.EqualValues(t, maxSeq-5, s.Absent)
+	entries, err := s.Entries(ctx(t), partition(1))
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

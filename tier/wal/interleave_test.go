@@ -27,6 +27,7 @@ type schedule struct {
 	mem    *bucket.Memory
 	choose func(n int) int // an index below n
 	faults int             // that may still happen
+	page   int             // keys that a list returns at once, 0 for the usual number: a listing is no snapshot then
 
 	mu      sync.Mutex
 	waiting []*step
@@ -104,6 +105,9 @@ func (g *gate) List(ctx context.Context, op bucket.Op, prefix, after string, max
 	if g.wait(ctx, "list", after, false) != takeEffect {
 		return bucket.Page{}, bucket.NewError("list", prefix, bucket.ErrUnavailable, errPlanned)
 	}
+	if g.s.page > 0 {
+		max = g.s.page
+	}
 	return g.s.mem.List(context.Background(), op, prefix, after, max)
 }
 
@@ -165,6 +169,7 @@ type history struct {
 	*schedule
 	objects, sealers, faults int
 	sweepAll                 bool
+	pages                    int
 
 	acked  []uint64
 	rolled uint64
@@ -174,7 +179,7 @@ type history struct {
 
 func (h *history) play(t *testing.T, choose func(int) int) {
 	mem := bucket.NewMemory()
-	h.schedule = &schedule{mem: mem, choose: choose, faults: h.faults}
+	h.schedule = &schedule{mem: mem, choose: choose, faults: h.faults, page: h.pages}
 	h.acked, h.rolled = nil, 0
 	h.sealed, h.seen = make([]*Sealed, h.sealers), make([]map[uint64]bool, h.sealers)
 	c, cancel := context.WithCancel(context.Background())
@@ -355,6 +360,8 @@ func TestRandomInterleavings(t *testing.T) {
 		"racing sealers":            {objects: 4, sealers: 3},
 		"long stream":               {objects: 14, sealers: 2},
 		"sweep of all":              {objects: 8, sealers: 3, sweepAll: true},
+		"listings in pieces":        {objects: 12, sealers: 2, pages: 1},
+		"pieces, and a sweep":       {objects: 10, sealers: 3, pages: 2, sweepAll: true},
 		"faults":                    {objects: 6, sealers: 2, faults: 3},
 		"faults and a sweep of all": {objects: 8, sealers: 3, sweepAll: true, faults: 4},
 	} {

@@ -21,7 +21,8 @@ type Sealed struct {
 	Stream  StreamID
 	Floor   uint64   // numbers below do not exist
 	End     uint64   // number of the seal: it and what follows do not exist
-	Missing []uint64 // in [Floor, End): swept, or lost
+	Missing []uint64 // in [Floor, End), the first thousand: swept, or lost
+	Absent  uint64   // how many are missing in all
 
 	b       bucket.Bucket
 	op      bucket.Op
@@ -202,6 +203,9 @@ func (s *sealer) place(ctx context.Context, objects []found, top header) (uint64
 		for there[end] {
 			end++
 		}
+		if end > maxSeq {
+			return 0, &tier.CorruptError{Key: s.id.Prefix(), Part: "stream", Reason: "its numbers have no end"}
+		}
 		if end > 0 && end-1 != top.seq {
 			// What lies below the seal may carry a higher floor than the newest object that the listing showed.
 			h, err := s.header(ctx, end-1)
@@ -264,15 +268,24 @@ func (s *sealer) describe(objects []found, floor, end uint64) *Sealed {
 		case o.seq < floor || o.seq > end:
 			out.beyond = append(out.beyond, o)
 		default:
-			for ; next < o.seq; next++ {
-				out.Missing = append(out.Missing, next)
-			}
+			out.missing(next, o.seq)
 			out.objects = append(out.objects, o)
 			next = o.seq + 1
 		}
 	}
-	for ; next < end; next++ {
-		out.Missing = append(out.Missing, next)
-	}
+	out.missing(next, end)
 	return out
+}
+
+// maxMissing bounds what is told of missing numbers: a seal may stand anywhere.
+const maxMissing = 1000
+
+func (s *Sealed) missing(from, to uint64) {
+	if from >= to {
+		return
+	}
+	s.Absent += to - from
+	for seq := from; seq < to && len(s.Missing) < maxMissing; seq++ {
+		s.Missing = append(s.Missing, seq)
+	}
 }

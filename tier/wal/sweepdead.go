@@ -10,10 +10,10 @@ import (
 
 // Report says what a sweep of a sealed stream has done.
 type Report struct {
-	Deleted int   // objects
-	Bytes   int64 // of those
-	Kept    int   // data objects that somebody may still need
-	Missing int   // of the stream's objects, deleted earlier
+	Deleted int    // objects
+	Bytes   int64  // of those
+	Kept    int    // data objects that somebody may still need
+	Missing uint64 // of the stream's objects, deleted earlier
 }
 
 // SweepDead deletes the data objects of a sealed stream for all of whose entries dead says so, and those that no reader sees. Seals stay
@@ -32,7 +32,7 @@ func SweepDead(ctx context.Context, b bucket.Bucket, op bucket.Op, id StreamID, 
 // Sweep is SweepDead for a stream that is at hand.
 func (s *Sealed) Sweep(ctx context.Context, dead func(context.Context, Entry) (bool, error)) (Report, error) {
 	var r Report
-	r.Missing = len(s.Missing)
+	r.Missing = s.Absent
 	del := deleter{s: s, r: &r}
 	for _, o := range s.beyond {
 		if err := del.add(ctx, o); err != nil {

@@ -43,8 +43,8 @@ func Verify(ctx context.Context, b bucket.Bucket, op bucket.Op, id StreamID, opt
 			return fmt.Errorf("verify WAL stream %v: %w", id, err)
 		}
 	}
-	if s != nil && len(s.Missing) > 0 {
-		v.note(id.Prefix(), "sealed at %d; of numbers %d to %d, %d are not there: swept, or lost", s.End, s.Floor, s.End-1, len(s.Missing))
+	if s != nil && s.Absent > 0 {
+		v.note(id.Prefix(), "sealed at %d; of numbers %d to %d, %d are not there: swept, or lost", s.End, s.Floor, s.End-1, s.Absent)
 	}
 	return nil
 }
