@@ -96,6 +96,17 @@ func TestMoveWishes(t *testing.T) {
 	require.NoError(t, c.CancelMoves(ctx, ids), "those without a wish are fine")
 	require.Empty(t, c.Image().Moves())
 
+	// The controller's own moves give way to those of operators.
+	require.NoError(t, c.SetMoves(ctx, []MoveWish{{ID: at(3), Target: 1, Since: 9}}))
+	require.NoError(t, term.SetMoves(ctx, moves[:150]))
+	require.NoError(t, term.SetMoves(ctx, moves[:150]), "twice is fine")
+	require.Len(t, c.Image().Moves(), 150)
+	w, _ = c.Image().Move(at(3))
+	require.Equal(t, int64(9), w.Since)
+	w, _ = c.Image().Move(at(149))
+	require.Equal(t, int32(2), w.Target)
+	require.NoError(t, c.CancelMoves(ctx, ids))
+
 	require.NoError(t, c.SetBrokerWish(ctx, 2, BrokerWish{Draining: true}))
 	require.ErrorIs(t, c.SetMoves(ctx, moves[:1]), ErrInvalidMove)
 	require.NoError(t, c.SetBrokerWish(ctx, 2, BrokerWish{}))
@@ -103,4 +114,5 @@ func TestMoveWishes(t *testing.T) {
 	require.NoError(t, two.Close())
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, term.EndMoves(ctx, c.Image().Moves()), ErrNotLeader)
+	require.ErrorIs(t, term.SetMoves(ctx, moves[1:2]), ErrNotLeader)
 }
