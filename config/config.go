@@ -46,6 +46,7 @@ type Config struct {
 
 	SegmentFileBytes Bytes
 	SyncInterval     time.Duration
+	UploadInterval   time.Duration
 	DiskBudget       Bytes
 	DiskMinFree      Bytes
 

@@ -134,7 +134,8 @@ func (n *node) openStorage(ctx context.Context) error {
 		OnEvent:     partitionEvent(n.d.log, n.losses),
 		WAL: &wal.Options{Bucket: n.d.bucket, Stream: wal.StreamID{Broker: c.BrokerID, Incarnation: n.incarnation},
 			ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation, Now: nowMs},
-		DiskBudget: diskBudget(c, used, free), RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
+		StreamInterval: c.UploadInterval,
+		DiskBudget:     diskBudget(c, used, free), RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
 		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
 	})
 	if err != nil {
