@@ -33,6 +33,8 @@ type Options struct {
 	DataDir string
 	// LeaseValid tells whether this broker's lease lives for certain; nil: it always does. See lease.go.
 	LeaseValid func() bool
+	// InternalDurability is tierbroker.durability of the internal topics that this broker creates; empty: the default of topics.
+	InternalDurability string
 
 	MaxPartitions int32 // most partitions that one request may create; default 10,000
 

@@ -29,6 +29,14 @@ var offsetsConfigs = map[string]string{
 	"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600", "max.message.bytes": "67108864",
 }
 
+func (b *Broker) offsetsConfigs() map[string]string {
+	c := maps.Clone(offsetsConfigs)
+	if b.o.InternalDurability != "" {
+		c[cluster.DurabilityConfig] = b.o.InternalDurability
+	}
+	return c
+}
+
 // coordinator is this broker's part in the coordination of groups: a journal over the partitions of offsetsTopic that
 // it owns. There is no journal while the topic doesn't exist.
 type coordinator struct {
@@ -246,7 +254,7 @@ func (g *coordinator) createTopic(ctx context.Context) (*cluster.Topic, error) {
 		return t, nil
 	}
 	n := setting(img.BrokerDefaults(), "offsets.topic.num.partitions")
-	t, err := g.b.o.Admin.CreateTopic(ctx, cluster.TopicSpec{Name: offsetsTopic, Partitions: int32(min(n, cluster.MaxPartitionsPerTopic)), Configs: offsetsConfigs, Internal: true})
+	t, err := g.b.o.Admin.CreateTopic(ctx, cluster.TopicSpec{Name: offsetsTopic, Partitions: int32(min(n, cluster.MaxPartitionsPerTopic)), Configs: g.b.offsetsConfigs(), Internal: true})
 	if errors.Is(err, cluster.ErrTopicExists) {
 		if t := g.b.o.Cluster.Image().TopicByName(offsetsTopic); t != nil {
 			return t, nil

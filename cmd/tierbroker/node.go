@@ -234,10 +234,20 @@ func (n *node) startBroker() error {
 	n.broker, err = broker.New(broker.Options{
 		ID: c.BrokerID, Partitions: broker.Local(n.set), Cluster: n.d.cluster, Admin: n.d.cluster, Metrics: n.d.counters,
 		Log: n.d.log, Disk: func() (int64, int64, error) { return diskSpace(n.d.dir.path) }, DataDir: n.d.dir.path,
-		LeaseValid:    func() bool { return n.session.ValidFor(time.Now()) > 0 },
-		FetchMaxBytes: int32(c.FetchMaxBytes), FetchSessions: fetchSessions(c), ColdWorkers: c.ColdWorkers,
+		InternalDurability: internalDurability(c),
+		LeaseValid:         func() bool { return n.session.ValidFor(time.Now()) > 0 },
+		FetchMaxBytes:      int32(c.FetchMaxBytes), FetchSessions: fetchSessions(c), ColdWorkers: c.ColdWorkers,
 	})
 	return err
+}
+
+// internalDurability is that of internal topics: where other brokers may take them over, what a coordinator has confirmed
+// must not be lost with its machine.
+func internalDurability(c *config.Config) string {
+	if len(c.EtcdEndpoints) > 0 || c.EtcdListen != "" {
+		return cluster.Object.String()
+	}
+	return ""
 }
 
 // fetchSessions maps the setting, where 0 means none, to the broker's option.
