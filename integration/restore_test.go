@@ -312,3 +312,50 @@ func TestRestoreRefusesWhatIsNoCluster(t *testing.T) {
 	_, err := os.Stat(target)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// What was acknowledged because it was in a WAL object is part of the bucket: nothing of it is missing after kill -9 and a restore,
+// whether it was rolled or not, and it is there again after a second loss and restore.
+func TestRestoreAdoptsStreams(t *testing.T) {
+	t.Parallel()
+	x := newLostCluster(t)
+	x.n.tierctl("topic", "create", "safe", "--partitions", "2", "--config", "tierbroker.durability=object", "--config", "retention.ms=-1")
+	x.produce("safe", 60, true)
+	x.n.tierctl("topic", "roll", "safe")
+	x.produce("safe", 60, true)
+	ends := map[int32]int64{}
+	for s := range x.want {
+		ends[s.partition] = max(ends[s.partition], s.offset+1)
+	}
+	for life := range 2 {
+		x.n.kill()
+		require.NoError(t, os.RemoveAll(x.n.dir))
+		x.n = x.node()
+		r, said := x.restore("--data-dir", x.n.dir, "--old-cluster-is-gone", "--yes")
+		require.NotNil(t, r, said)
+		next := map[int32]int64{}
+		for _, topic := range r.Topics {
+			for _, p := range topic.Partitions {
+				if topic.Name == "safe" {
+					require.Equal(t, ends[p.Partition], p.End, "life %d", life)
+					next[p.Partition] = p.Next
+				}
+			}
+		}
+		require.Len(t, next, 2)
+		x.n.start()
+		x.compare("safe")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cl := x.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		for p, least := range next {
+			res, err := cl.ProduceSync(ctx, &kgo.Record{Topic: "safe", Partition: p, Value: fmt.Appendf(nil, "life %d", life)}).First()
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, res.Offset, least)
+			require.Less(t, res.Offset, least+1<<21)
+			x.want[spot{"safe", p, res.Offset}], ends[p] = contentOf(res), res.Offset+1
+		}
+		cancel()
+	}
+	x.n.stop()
+	out, err := exec.Command(program(t, "tierctl"), "archive", "verify", "--bucket", x.bucket).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
