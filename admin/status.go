@@ -218,11 +218,11 @@ func (d *diagnosis) moves(list []MoveInfo) {
 	}
 	if m.Stuck > 0 {
 		x := list[0]
-		d.tell(severityWarning, "moves", "It is given up and tried again after tierbroker.moves.timeout.ms. Look at the log of its owner: mostly the bucket takes no data. tierctl rebalance stop takes all wishes back.",
+		d.tell(severityWarning, "moves", "It is given up and tried again after tierbroker.moves.timeout.ms. Look at the log of its owner: mostly the bucket takes no data. tierctl partition cancel takes moves back.",
 			"%s under way for more than %d s, among them %s/%d from broker %d to %d", count(m.Stuck, "move"), stuckAfter/1000, x.Topic, x.Partition, x.From, x.To)
 	}
 	if blocked != "" {
-		d.tell(severityWarning, "moves", "tierctl partition moves lists them; tierctl partition moves --cancel takes them back.", "a move waits: %s", blocked)
+		d.tell(severityWarning, "moves", "tierctl partition moves lists them; tierctl partition cancel takes them back.", "a move waits: %s", blocked)
 	}
 	if n := m.UnderWay + m.Waiting; n > 0 && m.Stuck == 0 && blocked == "" {
 		d.tell(severityInfo, "moves", "", "%s under way, %d waiting", count(m.UnderWay, "move"), m.Waiting)

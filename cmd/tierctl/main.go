@@ -2,6 +2,9 @@
 //
 //	tierctl topic ...    list, describe, create, alter, delete, roll, evict
 //	tierctl group ...    list, describe, reset, delete
+//	tierctl cluster ...  whether all is well, and if not what to do
+//	tierctl broker ...   list, describe, drain, undrain, remove
+//	tierctl partition .. list, move, moves, cancel, force-move
 //	tierctl produce      lines of files or of standard input, as records
 //	tierctl consume      records from an offset or a time
 //	tierctl archive ...  list, print and verify the archive, without a broker
@@ -111,7 +114,7 @@ several clusters under names.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	g.addFlags(root)
-	root.AddCommand(newTopic(g), newGroup(g), newProduce(g), newConsume(g), newArchive(g), newCluster(g), newDump(g), newContext(g))
+	root.AddCommand(newTopic(g), newGroup(g), newCluster(g), newBroker(g), newPartition(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
 	return root
 }
 

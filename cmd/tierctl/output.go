@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -150,3 +151,13 @@ func moment(ms int64) string {
 func formatRange(start, end int64) string { return fmt.Sprintf("[%d, %d)", start, end) }
 
 func hex32(v uint32) string { return fmt.Sprintf("%08x", v) }
+
+// sinceMs is the age of a moment, by a clock of 0 for this machine's.
+func sinceMs(now, moment int64) int64 {
+	if now == 0 {
+		now = time.Now().UnixMilli()
+	}
+	return now - moment
+}
+
+func hostPort(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
