@@ -18,6 +18,11 @@
 //	GET  /api/v1/moves                 moves under way and waiting
 //	POST /api/v1/moves                 asks for moves
 //	POST /api/v1/moves/cancel          takes wishes for moves back
+//	GET  /api/v1/rebalance             settings, loads of brokers, moves of a rebalance
+//	GET  /api/v1/rebalance/plan        what a rebalance would do (?goal=&tolerance=)
+//	POST /api/v1/rebalance/apply       asks for the moves of a plan
+//	POST /api/v1/rebalance/stop        takes them back
+//	POST /api/v1/rebalance/auto        switches the controller's own rebalance
 //	GET  /api/v1/topics                topics with hot and cold bytes
 //	GET  /api/v1/topics/{topic}        one topic with settings and partitions
 //	POST /api/v1/topics/{topic}/roll   brings everything into the bucket now

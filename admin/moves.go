@@ -258,6 +258,12 @@ func (a *api) cancelMoves(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+	a.cancelAll(w, r, ids)
+}
+
+// cancelAll takes wishes back and answers with what became of them.
+func (a *api) cancelAll(w http.ResponseWriter, r *http.Request, ids []frame.PartitionID) {
+	image := a.Cluster.Image()
 	result := CancelResult{Canceled: len(ids)}
 	for _, id := range ids {
 		if as, ok := image.Assignment(id); ok && as.State == cluster.Draining && as.Target != cluster.NoBroker {

@@ -130,6 +130,7 @@ type Options struct {
 	Cluster    Cluster
 	Operator   Operator
 	Heads      Heads // nil: what a forced move would lose isn't known here
+	Loads      Loads // nil: rebalances look at labels and counts only
 	Partitions Partitions
 	Local      Local
 	Health     Health

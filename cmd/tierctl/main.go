@@ -5,6 +5,7 @@
 //	tierctl cluster ...  whether all is well, and if not what to do
 //	tierctl broker ...   list, describe, drain, undrain, remove
 //	tierctl partition .. list, move, moves, cancel, force-move
+//	tierctl rebalance .. plan, apply, status, stop, auto
 //	tierctl produce      lines of files or of standard input, as records
 //	tierctl consume      records from an offset or a time
 //	tierctl archive ...  list, print and verify the archive, without a broker
@@ -114,7 +115,7 @@ several clusters under names.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	g.addFlags(root)
-	root.AddCommand(newTopic(g), newGroup(g), newCluster(g), newBroker(g), newPartition(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
+	root.AddCommand(newTopic(g), newGroup(g), newCluster(g), newBroker(g), newPartition(g), newRebalance(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
 	return root
 }
 
