@@ -2,14 +2,13 @@
 //
 //	tierctl topic ...    list, describe, create, alter, delete, roll, evict
 //	tierctl group ...    list, describe, reset, delete
-//	tierctl cluster ...  whether all is well, and if not what to do
+//	tierctl cluster ...  whether all is well, and if not what to do; restore
 //	tierctl broker ...   list, describe, drain, undrain, remove
 //	tierctl partition .. list, move, moves, cancel, force-move
 //	tierctl rebalance .. plan, apply, status, stop, auto
 //	tierctl produce      lines of files or of standard input, as records
 //	tierctl consume      records from an offset or a time
 //	tierctl archive ...  list, print and verify the archive, without a broker
-//	tierctl cluster ...  restore a cluster from its bucket
 //	tierctl dump ...     commit log, index, objects and heads, for developers
 //	tierctl context ...  names for the addresses of several clusters
 //
