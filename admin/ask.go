@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,22 +23,33 @@ const (
 // NodeHealth is what a node says about itself.
 type NodeHealth struct {
 	Node     int32     `json:"node"`
+	Role     string    `json:"role"` // broker, or controller for one that is no broker
 	Answered bool      `json:"answered"`
 	Error    string    `json:"error,omitempty"` // why it did not
 	Ready    bool      `json:"ready"`
 	Problems []Problem `json:"problems"`
 }
 
+// node is a node that can be asked.
+type node struct {
+	id        int32
+	role, url string
+}
+
+func brokerNode(b *cluster.Broker) node { return node{b.ID, "broker", b.AdminURL} }
+
+func (n node) String() string { return fmt.Sprintf("%s %d", n.role, n.id) }
+
 // ask gets a page of another node's admin API.
-func (a *api) ask(ctx context.Context, b *cluster.Broker, path string, v any) error {
-	if b.AdminURL == "" {
-		return fmt.Errorf("broker %d has told no admin address", b.ID)
+func (a *api) ask(ctx context.Context, n node, path string, v any) error {
+	if n.url == "" {
+		return fmt.Errorf("%s has told no admin address", n)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.AdminURL+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url+path, nil)
 	if err != nil {
-		return fmt.Errorf("the admin address of broker %d: %w", b.ID, err)
+		return fmt.Errorf("the admin address of %s: %w", n, err)
 	}
 	resp, err := a.peers.Do(req)
 	if err != nil {
@@ -46,13 +58,13 @@ func (a *api) ask(ctx context.Context, b *cluster.Broker, path string, v any) er
 	defer resp.Body.Close() //nolint:errcheck // opened for reading only
 	data, err := io.ReadAll(io.LimitReader(resp.Body, askedBytes))
 	if err != nil {
-		return fmt.Errorf("%s%s: %w", b.AdminURL, path, err)
+		return fmt.Errorf("%s%s: %w", n.url, path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s%s answered %s", b.AdminURL, path, resp.Status)
+		return fmt.Errorf("%s%s answered %s", n.url, path, resp.Status)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s%s: %w", b.AdminURL, path, err)
+		return fmt.Errorf("%s%s: %w", n.url, path, err)
 	}
 	return nil
 }
@@ -66,9 +78,9 @@ func newPeers() *http.Client {
 }
 
 // askHealth asks one node how it is; this one asks itself.
-func (a *api) askHealth(ctx context.Context, b *cluster.Broker) NodeHealth {
-	h := NodeHealth{Node: b.ID, Problems: []Problem{}}
-	if b.ID == a.BrokerID {
+func (a *api) askHealth(ctx context.Context, n node) NodeHealth {
+	h := NodeHealth{Node: n.id, Role: n.role, Problems: []Problem{}}
+	if n == a.itself() {
 		r := a.readiness()
 		h.Answered, h.Ready, h.Problems = true, r.Ready, r.Problems
 		return h
@@ -78,9 +90,9 @@ func (a *api) askHealth(ctx context.Context, b *cluster.Broker) NodeHealth {
 		ClusterID string    `json:"cluster_id"`
 		Health    Readiness `json:"health"`
 	}
-	err := a.ask(ctx, b, "/api/v1/cluster", &info)
-	if err == nil && (info.BrokerID != b.ID || info.ClusterID != a.Cluster.Image().ClusterID()) {
-		err = fmt.Errorf("at %s node %d of cluster %s answers", b.AdminURL, info.BrokerID, info.ClusterID)
+	err := a.ask(ctx, n, "/api/v1/cluster", &info)
+	if err == nil && (info.BrokerID != n.id || info.ClusterID != a.Cluster.Image().ClusterID()) {
+		err = fmt.Errorf("at %s node %d of cluster %s answers", n.url, info.BrokerID, info.ClusterID)
 	}
 	if err != nil {
 		h.Error = err.Error()
@@ -91,15 +103,46 @@ func (a *api) askHealth(ctx context.Context, b *cluster.Broker) NodeHealth {
 	return h
 }
 
-// askAll asks all living brokers, in the order of their ids.
+// itself is this node among those that can be asked.
+func (a *api) itself() node {
+	image := a.Cluster.Image()
+	if b, ok := image.Broker(a.BrokerID); ok && a.Partitions != nil {
+		return brokerNode(&b)
+	}
+	for _, c := range image.Controllers() {
+		if c.ID == a.BrokerID && a.Partitions == nil {
+			return node{c.ID, "controller", c.AdminURL}
+		}
+	}
+	return node{a.BrokerID, "node", ""}
+}
+
+// nodes lists the living nodes: brokers, then the controllers that are no brokers, and this one in any case.
+func (a *api) nodes(image *cluster.Image) []node {
+	var list []node
+	for _, b := range image.Brokers() {
+		list = append(list, brokerNode(&b))
+	}
+	for _, c := range image.Controllers() {
+		if b, ok := image.Broker(c.ID); !ok || b.AdminURL != c.AdminURL {
+			list = append(list, node{c.ID, "controller", c.AdminURL})
+		}
+	}
+	if own := a.itself(); !slices.Contains(list, own) {
+		list = append(list, own)
+	}
+	return list
+}
+
+// askAll asks all living nodes.
 func (a *api) askAll(ctx context.Context, image *cluster.Image) []NodeHealth {
-	brokers := image.Brokers()
-	list := make([]NodeHealth, len(brokers))
+	nodes := a.nodes(image)
+	list := make([]NodeHealth, len(nodes))
 	var g errgroup.Group
 	g.SetLimit(askAtOnce)
-	for i := range brokers {
+	for i := range nodes {
 		g.Go(func() error {
-			list[i] = a.askHealth(ctx, &brokers[i])
+			list[i] = a.askHealth(ctx, nodes[i])
 			return nil // each has an answer of its own
 		})
 	}

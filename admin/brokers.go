@@ -161,7 +161,7 @@ func (a *api) broker(w http.ResponseWriter, r *http.Request) {
 	}
 	d := a.brokerDetail(image, s, id)
 	if b, alive := image.Broker(id); alive {
-		h := a.askHealth(r.Context(), &b)
+		h := a.askHealth(r.Context(), brokerNode(&b))
 		d.Health = &h
 	}
 	writeJSON(w, http.StatusOK, d)

@@ -12,9 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/controller"
 	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/partition"
 	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/bucket"
+	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
 // several is a cluster of the brokers 1 to 3, as node 1 sees it; the test is its controller.
@@ -262,8 +265,8 @@ func TestStatus(t *testing.T) {
 		require.Equal(t, "info", p.Severity)
 	}
 	s.w.problems = []Problem{{Component: "bucket", Message: "no request has succeeded for 20s"}, {Component: "commitlog", Message: "full", Unready: true}}
-	require.Equal(t, "warning", s.problem("node 1: no request has succeeded").Severity)
-	require.Equal(t, "critical", s.problem("node 1: full").Severity)
+	require.Equal(t, "warning", s.problem("broker 1: no request has succeeded").Severity)
+	require.Equal(t, "critical", s.problem("broker 1: full").Severity)
 	s.w.problems = nil
 
 	s.kill(3)
@@ -294,9 +297,77 @@ func TestAskOthers(t *testing.T) {
 	s.register(2, other.URL)
 	s.await(func(img *cluster.Image) bool { b, _ := img.Broker(2); return b.AdminURL != "" })
 	answer = fmt.Sprintf(`{"broker_id": 2, "cluster_id": %q, "health": {"ready": false, "problems": [{"component":"commitlog","message":"disk full","unready":true}]}}`, s.client.Image().ClusterID())
-	require.Equal(t, "critical", s.problem("node 2: disk full").Severity)
+	require.Equal(t, "critical", s.problem("broker 2: disk full").Severity)
 	answer = `{"broker_id": 3}`
 	require.Contains(t, s.problem("broker 2 lives and its admin API could not be asked").Message, "node 3")
 	answer = strings.Repeat("x", askedBytes+10)
 	require.Equal(t, "info", s.problem("broker 2 lives and its admin API could not be asked").Severity)
+}
+
+type fixedLoads controller.Loads
+
+func (l fixedLoads) Loads(context.Context) (controller.Loads, error) { return controller.Loads(l), nil }
+
+func TestRebalance(t *testing.T) {
+	loads := fixedLoads{}
+	s := newSeveral(t, func(o *Options) { o.Loads = loads })
+	for n := range int32(3) {
+		s.assign("logs", n, cluster.Assignment{Owner: 3, OwnerIncarnation: "run-3", Epoch: 4, State: cluster.Writing, Target: cluster.NoBroker})
+	}
+	p := decode[RebalancePlan](t, get(t, s.h, "/api/v1/rebalance/plan?goal=partitions", 200))
+	require.Equal(t, []string{"partitions"}, p.Goals)
+	require.False(t, p.LoadsKnown)
+	require.Contains(t, p.LoadsError, "not reported")
+	require.Len(t, p.Moves, 2)
+	require.Equal(t, []int{0, 0, 4}, []int{p.Before[0].Partitions, p.Before[1].Partitions, p.Before[2].Partitions})
+	require.Equal(t, []int{1, 1, 2}, []int{p.After[0].Partitions, p.After[1].Partitions, p.After[2].Partitions})
+	require.Empty(t, s.client.Image().Moves(), "a plan changes nothing")
+	loads[s.id("logs", 0)] = controller.Load{In: 1000}
+	require.True(t, decode[RebalancePlan](t, get(t, s.h, "/api/v1/rebalance/plan", 200)).LoadsKnown)
+	get(t, s.h, "/api/v1/rebalance/plan?goal=beauty", 400)
+	get(t, s.h, "/api/v1/rebalance/plan?tolerance=2", 400)
+
+	require.Len(t, decode[RebalancePlan](t, s.post("/api/v1/rebalance/apply", `{"goals":["partitions"],"limit":1}`, 200)).Moves, 1)
+	require.Len(t, s.client.Image().Moves(), 1)
+	s.post("/api/v1/moves", `{"moves":[{"topic":"other","partition":0,"to":1,"goal":"mine"}]}`, 200)
+	st := decode[RebalanceStatus](t, get(t, s.h, "/api/v1/rebalance", 200))
+	require.Equal(t, []int{0, 1}, []int{st.UnderWay, st.Waiting})
+	require.Equal(t, 1, decode[CancelResult](t, s.post("/api/v1/rebalance/stop", "", 200)).Canceled)
+	require.Len(t, s.client.Image().Moves(), 1, "what an operator wished stays")
+
+	require.False(t, decode[RebalanceStatus](t, s.post("/api/v1/rebalance/auto", `{"on":false,"threshold_percent":35}`, 200)).Auto)
+	set := s.client.Image().MoveSettings()
+	require.Equal(t, []any{false, 35}, []any{set.Auto, set.Threshold})
+	s.post("/api/v1/rebalance/auto", `{}`, 400)
+	s.post("/api/v1/rebalance/auto", `{"threshold_percent":-1}`, 409)
+	s.post("/api/v1/rebalance/apply", `{"goals":["beauty"]}`, 400)
+}
+
+type fixedNode struct{}
+
+func (fixedNode) Lease() (LeaseInfo, bool) {
+	return LeaseInfo{Valid: 7 * time.Second, TTL: 10 * time.Second, Since: testNow - 60_000}, true
+}
+func (fixedNode) Controller() (controller.Stats, bool) {
+	return controller.Stats{Leading: true, Terms: 2, Moves: 3, MoveTime: 1500 * time.Millisecond, Changes: map[controller.Kind]int64{controller.Failover: 5}}, true
+}
+func (fixedNode) Stream() (partition.StreamStats, bool) {
+	return partition.StreamStats{Stats: wal.Stats{Next: 12, Acked: 10, InFlight: 2, Retries: 4}, QueuedBytes: 99}, true
+}
+
+func TestClusterMetrics(t *testing.T) {
+	s := newSeveral(t, func(o *Options) { o.Node = fixedNode{} })
+	s.kill(3)
+	text := get(t, s.h, "/metrics", 200)
+	for _, line := range []string{
+		`tierbroker_cluster_partitions{state="writing"} 4`, `tierbroker_cluster_partitions{state="failed"} 0`,
+		`tierbroker_cluster_partitions_unserved{problem="waiting"} 1`, `tierbroker_cluster_partitions_unserved{problem="failing over"} 1`,
+		`tierbroker_topic_partitions_unserved{topic="logs"} 1`, `tierbroker_cluster_broker_partitions{broker="3"} 2`,
+		`tierbroker_cluster_epochs 16`, `tierbroker_topic_epochs{topic="logs"} 12`, `tierbroker_cluster_moves{state="stuck"} 0`,
+		`tierbroker_lease_valid_seconds 7`, `tierbroker_lease_age_seconds 60`, `tierbroker_controller_leading 1`,
+		`tierbroker_controller_changes_total{kind="failover"} 5`, `tierbroker_controller_move_seconds_total 1.5`,
+		`tierbroker_wal_objects_total 12`, `tierbroker_wal_unacknowledged_objects 2`, `tierbroker_wal_upload_retries_total 4`, `tierbroker_wal_queued_bytes 99`,
+	} {
+		require.Contains(t, text, line+"\n")
+	}
 }

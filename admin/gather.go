@@ -67,11 +67,8 @@ var (
 	descLagUnknown  = desc("group_lag_unknown_partitions", "Partitions with a committed offset that another broker owns; they are in none of these figures.")
 	descLagAge      = desc("group_lag_age_seconds", "Age of these figures; they are made again when somebody asks and they are older than ten seconds.")
 
-	descBrokers    = desc("cluster_brokers", "Living brokers that this process sees.")
-	descTopics     = desc("cluster_topics", "Topics in the cluster.")
-	descController = desc("cluster_controller_id", "Id of the leading controller, -1 when there is none.")
-	descReady      = desc("ready", "1 when /readyz answers 200.")
-	descProblems   = desc("problems", "Things that /readyz reports as wrong.")
+	descReady    = desc("ready", "1 when /readyz answers 200.")
+	descProblems = desc("problems", "Things that /readyz reports as wrong.")
 )
 
 // Describe sends nothing: series come and go with topics, so the registry can't
@@ -113,20 +110,6 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	}
 	g.local(e, a.Local)
 	g.lag(e, a)
-}
-
-func (g gatherer) cluster(e emitter, a *api) {
-	image := a.Cluster.Image()
-	e.gauge(descBrokers, float64(len(image.Brokers())))
-	e.gauge(descTopics, float64(len(image.Topics())))
-	e.gauge(descController, float64(image.ControllerID()))
-	r := a.readiness()
-	ready := 0.0
-	if r.Ready {
-		ready = 1
-	}
-	e.gauge(descReady, ready)
-	e.gauge(descProblems, float64(len(r.Problems)))
 }
 
 func (g gatherer) traffic(e emitter, t Traffic) {
@@ -230,6 +213,10 @@ func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {
 
 func (e emitter) counter(d *prometheus.Desc, v int64, labels ...string) {
 	e <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+func (e emitter) seconds(d *prometheus.Desc, v time.Duration, labels ...string) {
+	e <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v.Seconds(), labels...)
 }
 
 // histogram turns counts per bucket into the cumulative ones of Prometheus.

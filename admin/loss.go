@@ -111,7 +111,7 @@ func (a *api) askOwner(r *http.Request, owner *cluster.Broker, l *LossInfo) {
 		for _, s := range a.statsOf(func(id frame.PartitionID) bool { return id.Partition == l.Partition }) {
 			page.Partitions = append(page.Partitions, a.toPartition(&s))
 		}
-	} else if err := a.ask(r.Context(), owner, "/api/v1/partitions?limit="+strconv.Itoa(maxPartitions)+"&topic="+url.QueryEscape(l.Topic), &page); err != nil {
+	} else if err := a.ask(r.Context(), brokerNode(owner), "/api/v1/partitions?limit="+strconv.Itoa(maxPartitions)+"&topic="+url.QueryEscape(l.Topic), &page); err != nil {
 		return
 	}
 	for _, p := range page.Partitions {

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/controller"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/partition"
 	"github.com/tierbroker/tierbroker/tier"
@@ -23,6 +25,22 @@ type Operator interface {
 	CancelMoves(ctx context.Context, ids []frame.PartitionID) error
 	// AlterBrokerConfig changes the dynamic settings of a broker, or of all for cluster.DefaultConfig.
 	AlterBrokerConfig(ctx context.Context, broker int32, ops []cluster.ConfigOp, replace bool) error
+}
+
+// Node tells about the place of this process in the cluster. Each call returns false where there is nothing to tell.
+type Node interface {
+	Lease() (LeaseInfo, bool)
+	// Controller returns what this node has done as the controller.
+	Controller() (controller.Stats, bool)
+	// Stream describes the WAL stream of this run.
+	Stream() (partition.StreamStats, bool)
+}
+
+// LeaseInfo is the lease under which a node is in the cluster.
+type LeaseInfo struct {
+	Valid time.Duration // for which it certainly holds; negative: since when it may have ended
+	TTL   time.Duration
+	Since int64 // when it was taken, ms
 }
 
 // Heads reads heads of partitions in the bucket; *tier.Archive is one.
@@ -130,6 +148,7 @@ type Options struct {
 	Cluster    Cluster
 	Operator   Operator
 	Heads      Heads // nil: what a forced move would lose isn't known here
+	Node       Node  // nil: no metrics of lease, controller and WAL stream
 	Loads      Loads // nil: rebalances look at labels and counts only
 	Partitions Partitions
 	Local      Local

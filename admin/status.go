@@ -74,10 +74,6 @@ func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	d.partitions()
 	d.moves(a.moveList(image))
 	d.state()
-	if _, registered := image.Broker(a.BrokerID); !registered {
-		r := a.readiness()
-		st.Nodes = append(st.Nodes, NodeHealth{Node: a.BrokerID, Answered: true, Ready: r.Ready, Problems: r.Problems})
-	}
 	d.nodes()
 	st.judge()
 	writeJSON(w, http.StatusOK, st)
@@ -243,7 +239,7 @@ func (d *diagnosis) nodes() {
 		n := &d.st.Nodes[i]
 		if !n.Answered {
 			d.tell(severityInfo, "node", "It serves, but this node can't ask it how it is: admin-listen must be an address that the other nodes reach.",
-				"broker %d lives and its admin API could not be asked: %s", n.Node, n.Error)
+				"%s %d lives and its admin API could not be asked: %s", n.Role, n.Node, n.Error)
 			continue
 		}
 		for _, p := range n.Problems {
@@ -254,7 +250,7 @@ func (d *diagnosis) nodes() {
 			if p.Unready {
 				severity = severityCritical
 			}
-			d.tell(severity, p.Component, actionOf(p.Component), "node %d: %s", n.Node, p.Message)
+			d.tell(severity, p.Component, actionOf(p.Component), "%s %d: %s", n.Role, n.Node, p.Message)
 		}
 	}
 }

@@ -18,6 +18,9 @@ const (
 	ailEnding     = "being deleted" // its topic is
 )
 
+// ailments lists them all.
+var ailments = []string{ailUnplaced, ailWaiting, ailFailover, ailRestarting, ailOpening, ailFailed, ailEnding}
+
 // ailment says what is the matter with a partition, "" when it is served.
 func ailment(img *cluster.Image, t *cluster.Topic, a *cluster.Assignment, placed bool) string {
 	if !placed || a.State == cluster.Unassigned {

@@ -308,7 +308,7 @@ func (d *daemon) openAdmin(l net.Listener) error {
 	heads := tier.New(tier.Options{Heads: d.bucket, ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation}) // reads only
 	d.onClose(heads.Close)
 	o := admin.Options{
-		Cluster: d.cluster, Operator: d.cluster, Heads: heads, Health: d.health, Metrics: d.metrics, Config: d.config.Values(), Version: version, BrokerID: d.config.BrokerID,
+		Cluster: d.cluster, Operator: d.cluster, Heads: heads, Node: nodeInfo{d}, Loads: nodeInfo{d}, Health: d.health, Metrics: d.metrics, Config: d.config.Values(), Version: version, BrokerID: d.config.BrokerID,
 		Bucket: d.bucketName, Now: nowMs, Loopback: isLoopback(l.Addr()), Pprof: d.config.Pprof,
 		OnFault: func(err error) { d.log.Warn("admin server", zap.Error(err)) },
 	}

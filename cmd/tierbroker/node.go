@@ -39,6 +39,7 @@ const (
 type node struct {
 	d           *daemon
 	incarnation string
+	since       int64 // when it began, ms
 
 	session *cluster.Session
 	record  cluster.Broker // as registered
@@ -60,7 +61,7 @@ type node struct {
 // startNode registers a new incarnation and opens its partitions. On failure it
 // undoes what it did.
 func (d *daemon) startNode(ctx context.Context) (*node, error) {
-	n := &node{d: d, incarnation: cluster.NewID()}
+	n := &node{d: d, incarnation: cluster.NewID(), since: nowMs()}
 	base, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	n.work, n.run = errgroup.WithContext(base)

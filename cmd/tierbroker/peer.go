@@ -101,12 +101,12 @@ func (d *daemon) servePeers() {
 func (d *daemon) peerCalls() map[string]peer.Call {
 	loads := peer.Handle(func(_ context.Context, r peer.LoadReport) (struct{}, error) { return struct{}{}, d.takeLoads(&r) })
 	loads.MaxBody = peer.MaxLoadBody
-	return map[string]peer.Call{peer.CallLoads: loads}
+	return map[string]peer.Call{peer.CallLoads: loads, callKnownLoads: peer.Handle(d.tellLoads)}
 }
 
 // takeLoads notes a broker's report when this node leads.
 func (d *daemon) takeLoads(r *peer.LoadReport) error {
-	if n := d.current.node.Load(); n == nil || n.controller == nil || !n.controller.Leading() {
+	if !d.leads() {
 		return fmt.Errorf("%w: this node does not lead", peer.ErrRefused)
 	}
 	if err := r.Check(); err != nil {
