@@ -25,12 +25,13 @@ func startEtcd(t testing.TB) *clientv3.Client {
 
 // node is a broker with a controller, as the daemon wires them.
 type node struct {
-	client  *cluster.Client
-	session *cluster.Session
-	broker  cluster.Broker
-	events  chan Event
-	ended   chan struct{} // closed when the controller has returned
-	stop    func() error  // stops the controller, resigning
+	client     *cluster.Client
+	session    *cluster.Session
+	broker     cluster.Broker
+	controller *Controller
+	events     chan Event
+	ended      chan struct{} // closed when the controller has returned
+	stop       func() error  // stops the controller, resigning
 }
 
 func startNode(t testing.TB, etcd *clientv3.Client, id int32, run int, ttl time.Duration) *node {
@@ -45,6 +46,7 @@ func startNode(t testing.TB, etcd *clientv3.Client, id int32, run int, ttl time.
 	require.NoError(t, err)
 	c, err := New(Options{Client: n.client, Session: n.session, Broker: id, OnEvent: func(e Event) { n.events <- e }})
 	require.NoError(t, err)
+	n.controller = c
 	rctx, stop := context.WithCancel(context.Background())
 	n.ended = make(chan struct{})
 	var ended error
