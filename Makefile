@@ -68,7 +68,7 @@ test: tools lint test-unit test-race
 ## test-unit: all tests but those of other languages' clients
 .PHONY: test-unit
 test-unit: tools build
-	go test -timeout 12m $(PACKAGES)
+	go test -timeout 20m $(PACKAGES)
 
 ## test-race: short tests of the concurrent packages under the race detector
 .PHONY: test-race

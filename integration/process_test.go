@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +28,9 @@ var binary = struct {
 	built map[string]string
 }{built: map[string]string{}}
 
+// programs saves the time that linking takes, in runs by hand.
+var programs = flag.String("programs", "", "directory with tierbroker and tierctl that are already built")
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if binary.dir != "" {
@@ -40,6 +44,9 @@ func TestMain(m *testing.M) {
 
 func program(t testing.TB, name string) string {
 	t.Helper()
+	if *programs != "" {
+		return filepath.Join(*programs, name)
+	}
 	binary.Lock()
 	defer binary.Unlock()
 	if p := binary.built[name]; p != "" {
