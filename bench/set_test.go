@@ -149,5 +149,8 @@ func (a *assignments) Transition(_ context.Context, ts []cluster.Transition) err
 	return a.publish()
 }
 
+// MarkWarm implements partition.Cluster.
+func (*assignments) MarkWarm(context.Context, int32, []cluster.Warmed) error { return nil }
+
 // FinishDelete implements partition.Cluster.
 func (a *assignments) FinishDelete(context.Context, frame.TopicID) error { return nil }

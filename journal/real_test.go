@@ -93,6 +93,9 @@ func (w *realWorld) Transition(_ context.Context, ts []cluster.Transition) error
 	return nil
 }
 
+// MarkWarm implements partition.Cluster.
+func (*realWorld) MarkWarm(context.Context, int32, []cluster.Warmed) error { return nil }
+
 // FinishDelete implements partition.Cluster.
 func (w *realWorld) FinishDelete(context.Context, frame.TopicID) error { return nil }
 
