@@ -131,6 +131,36 @@ func TestTraceOfReads(t *testing.T) {
 	x.golden("reads")
 }
 
+func TestTraceOfWALExtents(t *testing.T) {
+	x := newTracer(t)
+	x.quiet(func() {
+		x.claim()
+		x.write(4)
+		x.roll()
+	})
+	x.write(6)
+	exts, _ := x.walObject(x.h, 3)
+	x.say("adoption: one swap, nothing is copied")
+	h, err := x.a.Adopt(ctx(t), x.id, x.h, x.owner, exts, []byte("p"), nil)
+	require.NoError(t, err)
+	x.h = h
+	read := func(offset int64) {
+		b, err := x.a.Read(ctx(t), h, offset, 3000, coldOp)
+		require.NoError(t, err)
+		b.Release()
+	}
+	x.say("first read of a part: all of it, then the blocks that are asked for")
+	read(exts[0].Start)
+	x.say("second read: blocks")
+	read(exts[0].Start)
+	x.say("merge: each part is read for checksums, and again to send")
+	require.True(t, x.merge())
+	x.say("sweep without delay: the WAL object stays")
+	x.h, _, err = x.a.SweepPartition(ctx(t), x.id, x.h, x.now, 0)
+	require.NoError(t, err)
+	x.golden("wal")
+}
+
 func TestTraceOfMaintenance(t *testing.T) {
 	x := newTracer(t)
 	x.quiet(func() {

@@ -43,7 +43,8 @@ func (v *verifier) part(e *Extent) error {
 	if next < e.End {
 		v.problem(e.Key, e.Start, "its batches end at %d, the head says %d", next, e.End)
 	}
-	if bytes != e.Bytes || records != e.Records || maxTime != e.MaxTimestamp {
+	// An extent that was cut may still claim the largest timestamp of its whole part.
+	if bytes != e.Bytes || records != e.Records || maxTime > e.MaxTimestamp || bytes == e.Len && maxTime != e.MaxTimestamp {
 		v.problem(e.Key, e.Start, "%s has %d records in %d bytes with timestamps up to %d, the head says %d in %d up to %d",
 			e.part(), records, bytes, maxTime, e.Records, e.Bytes, e.MaxTimestamp)
 	}
