@@ -71,8 +71,18 @@ func TestMirrorGoesOnAfterABrokenWatch(t *testing.T) {
 			_, err = mirror.Wait(ctx, writer.Image().Revision()-1)
 			require.NoError(t, err)
 
+			require.NoError(t, writer.SetBrokerWish(ctx, 9, BrokerWish{Draining: true}))
+			wish := MoveWish{ID: frame.PartitionID{Topic: kept.ID}, Target: 1}
+			require.NoError(t, term.SetMoves(ctx, []MoveWish{wish}))
+			_, err = mirror.Wait(ctx, writer.Image().Revision()-1)
+			require.NoError(t, err)
+
 			heal := g.cut()
 			before := mirror.Image()
+			require.Len(t, before.Moves(), 1)
+			require.NoError(t, term.EndMoves(ctx, before.Moves()))
+			require.NoError(t, writer.SetBrokerWish(ctx, 9, BrokerWish{}))
+			require.NoError(t, writer.SetBrokerWish(ctx, 8, BrokerWish{Removed: true}))
 			gone, err := writer.CreateTopic(ctx, TopicSpec{Name: "gone", Partitions: 1})
 			require.NoError(t, err)
 			require.NoError(t, writer.DeleteTopic(ctx, gone.ID))

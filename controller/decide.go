@@ -6,6 +6,10 @@ import (
 	"github.com/tierbroker/tierbroker/cluster"
 )
 
+// flapsMost is how often in a row a broker may restart before it serves a Safe
+// partition that others can serve as well.
+const flapsMost = 2
+
 // decide handles one partition; true when it needs an owner.
 func (p *planner) decide(w *partition) (place bool) {
 	a := &w.old
@@ -58,8 +62,12 @@ func (p *planner) ownerDead(w *partition, wish *wanted) (place bool) {
 // ownerRestarted decides for a partition whose broker is there as another run.
 func (p *planner) ownerRestarted(w *partition, b *cluster.Broker, wish *wanted) (place bool) {
 	a := &w.old
-	if a.Safe && b.Draining && p.load.others(w.topic, b.ID) {
+	flaps := unserved(a) && a.Failures >= flapsMost
+	if a.Safe && (b.Draining || flaps) && p.load.others(w.topic, b.ID) {
 		w.kind, w.why, w.prefer = Failover, fmt.Sprintf("broker %d restarted and is draining", b.ID), wish.or(a.Target)
+		if !b.Draining {
+			w.why, w.avoid = fmt.Sprintf("broker %d restarts again and again before it serves it", b.ID), b.ID
+		}
 		return true
 	}
 	w.kind, w.why = Restart, "broker restarted"

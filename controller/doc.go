@@ -16,7 +16,8 @@
 //	owner dead, not Safe    it waits for its broker, whose disk may hold the only copy;
 //	                        a wish with Force takes it to its target, with Jump
 //	owner dead, deleting    place it: somebody has to put the tombstone
-//	owner is another run    Starting there (a Safe one leaves a draining broker at once)
+//	owner is another run    Starting there; a Safe one leaves a draining broker at once, and
+//	                        one that restarts a third time before it serves it
 //	owner lives, Failed     Starting there after a back-off of 1 s that doubles with each
 //	                        failure in a row to a minute; with Force it goes to the target
 //	owner lives, Writing    a move may begin: by wish, or because the broker drains

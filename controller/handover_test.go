@@ -96,6 +96,9 @@ func TestDrainFailoverAndReturn(t *testing.T) {
 			require.Error(t, <-ended) // by ctx, or by a lease that a test ended
 		}
 	}()
+	for _, n := range nodes {
+		until(t, n.client, func(img *cluster.Image) bool { return len(img.Brokers()) == 3 })
+	}
 	client := nodes[0].client
 	topic, err := client.CreateTopic(ctx, cluster.TopicSpec{Name: "t", Partitions: 30})
 	require.NoError(t, err)
@@ -104,17 +107,17 @@ func TestDrainFailoverAndReturn(t *testing.T) {
 	}
 
 	require.NoError(t, client.SetBrokerWish(ctx, 3, cluster.BrokerWish{Draining: true}))
-	until(t, client, served(3, 0))
-	img := until(t, client, served(1, 15))
-	require.Equal(t, 15, Look(img).Brokers[1].Serving)
+	img := until(t, client, func(img *cluster.Image) bool { return served(1, 15)(img) && served(2, 15)(img) })
 	for id, a := range img.Assignments() {
 		require.LessOrEqual(t, a.Epoch, int32(1), "%s moved once", id)
 	}
-	moves := int64(0)
-	for _, n := range nodes {
-		moves += n.controller.Stats().Moves
-	}
-	require.Equal(t, int64(10), moves, "the leading controller has seen every hand-over")
+	require.Eventually(t, func() bool {
+		moves := int64(0)
+		for _, n := range nodes {
+			moves += n.controller.Stats().Moves
+		}
+		return moves == 10
+	}, 30*time.Second, 10*time.Millisecond, "the leading controller has seen every hand-over")
 
 	require.NoError(t, client.SetBrokerWish(ctx, 3, cluster.BrokerWish{}))
 	id := frame.PartitionID{Topic: topic.ID, Partition: 0}

@@ -309,3 +309,27 @@ func TestFailoverSpreadsByBytes(t *testing.T) {
 	require.Equal(t, "0: broker 2 epoch 0 (new partition)\n", show(w, Plan(w, loads, testNow)))
 	_ = id
 }
+
+func TestFlappingBrokerLosesWhatIsSafe(t *testing.T) {
+	w, topic := movesWorld(t)
+	id := frame.PartitionID{Topic: topic.ID}
+	for _, safe := range []bool{true, false} {
+		w.set(topic, 0, func(a *cluster.Assignment) {
+			*a = cluster.Assignment{Owner: 1, OwnerIncarnation: w.alive(1).Incarnation, Epoch: a.Epoch + 1, State: cluster.Writing,
+				Target: cluster.NoBroker, Safe: safe}
+		})
+		for run := range 4 { // it never comes to Writing
+			w.broker(1, int(w.assign[id].Epoch)*10+run+10)
+			w.apply(t, Plan(w, nil, testNow))
+			a := w.assign[id]
+			if safe && run == 3 {
+				require.NotEqual(t, int32(1), a.Owner)
+				break
+			}
+			require.Equal(t, int32(1), a.Owner, "run %d", run)
+			require.Equal(t, int32(run), a.Failures)
+		}
+		w.set(topic, 0, state(cluster.Writing))
+		require.Empty(t, Plan(w, nil, testNow))
+	}
+}

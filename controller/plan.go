@@ -103,6 +103,7 @@ type partition struct {
 	kind  Kind
 	// prefer gets it if it may have it; NoBroker: no preference.
 	prefer int32
+	avoid  int32 // does not get it unless nobody else can; NoBroker: none
 }
 
 // topic decides for all partitions of a topic and returns those to place.
@@ -117,7 +118,7 @@ func (p *planner) topic(t *cluster.Topic) *unplaced {
 			continue
 		}
 		left++
-		w := partition{id: id, topic: t, old: a, had: had, order: p.order, prefer: cluster.NoBroker}
+		w := partition{id: id, topic: t, old: a, had: had, order: p.order, prefer: cluster.NoBroker, avoid: cluster.NoBroker}
 		if p.decide(&w) {
 			u.list = append(u.list, w)
 		}
@@ -166,7 +167,14 @@ func (p *planner) place(u *unplaced) {
 	r := p.load.rank(u.topic, p.kept(u.topic, open))
 	for i := range u.list {
 		w := &u.list[i]
-		if b := p.broker(r.take(w.prefer, p.load.of(w.id))); b != nil {
+		id := cluster.NoBroker
+		if w.avoid != cluster.NoBroker {
+			id = r.takeIf(p.load.of(w.id), func(id int32) bool { return id != w.avoid })
+		}
+		if id == cluster.NoBroker {
+			id = r.take(w.prefer, p.load.of(w.id))
+		}
+		if b := p.broker(id); b != nil {
 			p.start(w, b)
 		}
 	}
@@ -204,11 +212,16 @@ func (p *planner) start(w *partition, b *cluster.Broker) {
 	case w.kind == Force && !w.old.Safe:
 		// What only the old owner has is given up; from here on all there is is in the bucket.
 		a.Safe, a.Jump = true, true
-	case w.kind == Failover && (w.old.State == cluster.Starting || w.old.State == cluster.Recovering):
+	case (w.kind == Failover || w.kind == Restart) && unserved(&w.old):
 		a.Failures, a.FailedAt = min(a.Failures, 1<<30)+1, p.now
 	}
 	p.moves.recovers(b.ID)
 	p.change(w, a)
+}
+
+// unserved reports whether an owner that is gone had not come to Writing.
+func unserved(a *cluster.Assignment) bool {
+	return a.State == cluster.Starting || a.State == cluster.Recovering
 }
 
 func (p *planner) change(w *partition, a cluster.Assignment) {
