@@ -378,17 +378,20 @@ func TestRestoreIntoExistingEtcd(t *testing.T) {
 	etcd, err := cluster.StartEmbedded(t.Context(), cluster.EmbeddedOptions{Dir: t.TempDir(), ClientListen: listen})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
-	at := []string{"--etcd-endpoints", "http://" + listen, "--etcd-prefix", "/restored/"}
-	r, said := x.restore(append(at, "--old-cluster-is-gone", "--yes", "--cluster-id", "second")...)
+	at := []string{"--etcd-endpoints", "http://" + listen}
+	to := []string{"--etcd-endpoints", "http://" + listen, "--etcd-prefix", "/restored/"}
+	r, said := x.restore(append(to, "--old-cluster-is-gone", "--yes", "--cluster-id", "second")...)
 	require.NotNil(t, r, said)
 	require.Equal(t, "second", r.Result.ClusterID)
-	_, said = x.restore(append(at, "--old-cluster-is-gone", "--yes")...)
+	_, said = x.restore(append(to, "--old-cluster-is-gone", "--yes")...)
 	require.Contains(t, said, "etcd is not empty: it holds cluster second")
 
-	x.n = x.node(append(at, "--broker-id", "7")...)
-	x.n.start()
-	other := x.node(append(at, "--broker-id", "8")...)
-	other.start()
+	var other *node
+	x.n, other = x.node(append(at, "--broker-id", "7")...), x.node(append(at, "--broker-id", "8")...)
+	for _, n := range []*node{x.n, other} {
+		n.env = append(n.env, "TIERBROKER_ETCD_PREFIX=/restored/")
+		n.start()
+	}
 	x.compare("audit")
 	x.requireCommitted("billing", positions)
 	other.stop()

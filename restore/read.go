@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/bucket"
@@ -125,7 +124,7 @@ func (r *reader) measure(ctx context.Context, t *Topic, q *Partition, f *found) 
 	if n := len(h.Extents); n > 0 && h.Extents[n-1].Kind == tier.KindVoid {
 		// A gap that an earlier restore, a loss, or a deletion of records left: the last record is before it.
 		q.End = max(h.Extents[n-1].Start, h.Start)
-		if h.Owner == cluster.NoBroker { // renewed already
+		if h.OwnerOf().Incarnation == renewed.Incarnation { // by a run before this one
 			q.Next, q.covered = h.End, q.End
 		}
 	}

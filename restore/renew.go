@@ -36,6 +36,9 @@ func (r *run) sealOne(ctx context.Context, id wal.StreamID, count *counter, all 
 	return err
 }
 
+// renewed stands in heads as their owner until a broker claims them.
+var renewed = tier.Owner{Broker: cluster.NoBroker, Incarnation: "restore"}
+
 // maxRaces bounds how often an old owner may be first at one head.
 const maxRaces = 64
 
@@ -106,7 +109,7 @@ func (n *renewer) partition(ctx context.Context, t *Topic, q *Partition) error {
 // renew makes a head the new cluster's. jump: who adopts its pending streams must jump. A nil head: there is none, and create is off.
 func (n *renewer) renew(ctx context.Context, id frame.PartitionID, topic string, create bool) (h *tier.Head, jump bool, err error) {
 	own := n.lives[n.mark.Incarnation]
-	r := tier.Renewal{Cluster: n.mark.ClusterID, By: tier.Owner{Broker: cluster.NoBroker, Incarnation: "restore"}, Gap: epochGap, Topic: topic}
+	r := tier.Renewal{Cluster: n.mark.ClusterID, By: renewed, Gap: epochGap, Topic: topic}
 	for range maxRaces {
 		old, err := own.Load(ctx, id)
 		archive := own

@@ -25,7 +25,7 @@ func (h *Head) Renew(r Renewal) (skipped bool, err error) {
 		return false, fmt.Errorf("renew head of %v: epoch %d leaves no room: %w", h.ID, h.Epoch, ErrTooLarge)
 	}
 	fresh := h.Ceiling == 0
-	again := !fresh && h.Owner == r.By.Broker
+	again := !fresh && h.Owner == r.By.Broker && h.OwnerIncarnation == r.By.Incarnation
 	h.Cluster = r.Cluster
 	h.Epoch += r.Gap
 	h.Owner, h.OwnerIncarnation = r.By.Broker, r.By.Incarnation
