@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,12 @@ func TestRollingRestart(t *testing.T) {
 		from := time.Now()
 		b.stop()
 		stopped := time.Since(from)
+		for _, topic := range []string{"sync", "object"} {
+			now, err := m.leaders(adm, topic)
+			require.NoError(t, err)
+			require.Len(t, now, 6, "every partition has found another broker")
+			require.NotContains(t, slices.Collect(maps.Values(now)), b.id)
+		}
 		b.start()
 		n.calm(time.Minute)
 		to := time.Now()

@@ -32,12 +32,11 @@ func (p *pulse) beat() {
 	p.times = append(p.times, time.Now())
 }
 
-// longest returns the longest time between two acknowledgements, of which the later came within [from, to].
-func (p *pulse) longest(from, to time.Time) time.Duration {
+// longest returns the longest time between two acknowledgements around [from, to].
+func (p *pulse) longest(from, to time.Time) (most time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i, _ := slices.BinarySearchFunc(p.times, from, time.Time.Compare)
-	var most time.Duration
 	for i = max(i, 1); i < len(p.times) && !p.times[i-1].After(to); i++ {
 		most = max(most, p.times[i].Sub(p.times[i-1]))
 	}

@@ -3,7 +3,10 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -22,51 +25,87 @@ type nemesis struct {
 	lease time.Duration
 	disks bool // data directories may be lost
 	made  map[string]int
+	busy  map[*proc]bool // have a misfortune already
 }
 
-// misfortune is one thing that can happen.
+// misfortune is one thing that can happen. begin draws all it needs first, so that what follows doesn't depend on whether it
+// comes to pass; it returns for how long and how to end it, or nil when a process that it needs has another one.
 type misfortune struct {
 	name   string
 	weight int
-	do     func(*nemesis)
+	begin  func(*nemesis) (time.Duration, func())
 }
 
 var misfortunes = []misfortune{
-	{"broker killed", 4, func(n *nemesis) { n.killed(n.broker(), false) }},
-	{"broker killed, disk lost", 3, func(n *nemesis) { n.killed(n.broker(), true) }},
-	{"broker paused past its lease", 4, func(n *nemesis) { n.paused(n.broker(), n.lease+n.upTo(n.lease)) }},
-	{"broker paused for a moment", 2, func(n *nemesis) { n.paused(n.broker(), n.upTo(n.lease/2)) }},
-	{"cut from etcd", 3, func(n *nemesis) { n.cut(n.broker(), true, false) }},
-	{"cut from the bucket", 4, func(n *nemesis) { n.cut(n.broker(), false, true) }},
-	{"cut from both", 3, func(n *nemesis) { n.cut(n.broker(), true, true) }},
+	{"broker killed", 4, func(n *nemesis) (time.Duration, func()) { return n.killed(n.broker(), false) }},
+	{"broker killed, disk lost", 3, func(n *nemesis) (time.Duration, func()) { return n.killed(n.broker(), true) }},
+	{"broker paused past its lease", 4, func(n *nemesis) (time.Duration, func()) { return n.paused(n.broker(), n.lease+n.upTo(n.lease)) }},
+	{"broker paused for a moment", 2, func(n *nemesis) (time.Duration, func()) { return n.paused(n.broker(), n.upTo(n.lease/2)) }},
+	{"cut from etcd", 3, func(n *nemesis) (time.Duration, func()) { return n.cut(n.broker(), true, false) }},
+	{"cut from the bucket", 4, func(n *nemesis) (time.Duration, func()) { return n.cut(n.broker(), false, true) }},
+	{"cut from both", 3, func(n *nemesis) (time.Duration, func()) { return n.cut(n.broker(), true, true) }},
 	{"moves", 4, (*nemesis).moves},
-	{"controller killed in mid-move", 3, func(n *nemesis) { n.moves(); n.killed(n.controller(), false) }},
-	{"controller paused in mid-move", 2, func(n *nemesis) { n.moves(); n.paused(n.controller(), n.lease+n.upTo(n.lease)) }},
-	{"broker killed in mid-move", 3, func(n *nemesis) { n.moves(); n.killed(n.broker(), false) }},
-	{"broker told to stop", 3, func(n *nemesis) { n.restarted(n.broker()) }},
-	{"broker and controller killed", 2, (*nemesis).bothKilled},
+	{"controller killed in mid-move", 3, func(n *nemesis) (time.Duration, func()) { n.moves(); return n.killed(n.controller(), false) }},
+	{"controller paused in mid-move", 2, func(n *nemesis) (time.Duration, func()) {
+		n.moves()
+		return n.paused(n.controller(), n.lease+n.upTo(n.lease))
+	}},
+	{"broker killed in mid-move", 3, func(n *nemesis) (time.Duration, func()) { n.moves(); return n.killed(n.broker(), false) }},
+	{"broker paused in mid-move", 3, func(n *nemesis) (time.Duration, func()) {
+		n.moves()
+		return n.paused(n.broker(), n.lease+n.upTo(n.lease))
+	}},
+	{"broker cut in mid-move", 3, func(n *nemesis) (time.Duration, func()) {
+		n.moves()
+		return n.cut(n.broker(), n.rnd.IntN(2) == 0, true)
+	}},
+	{"broker told to stop", 3, func(n *nemesis) (time.Duration, func()) { return n.restarted(n.broker()) }},
 	{"records deleted", 2, (*nemesis).deleted},
 }
 
-// run goes on until the time is over. Between two misfortunes the cluster has a moment, and every few of them it must show
-// that it serves everything.
-func (n *nemesis) run(d, bound time.Duration) {
+func (n *nemesis) draw() misfortune {
 	total := 0
 	for _, x := range misfortunes {
 		total += x.weight
 	}
+	k := n.rnd.IntN(total)
+	for _, x := range misfortunes {
+		if k -= x.weight; k < 0 {
+			return x
+		}
+	}
+	panic("unreachable")
+}
+
+// run goes on until the time is over. Often two misfortunes overlap. Between them the cluster has a moment, and every few of
+// them it must show that it serves everything.
+func (n *nemesis) run(d, bound time.Duration) {
+	n.busy = map[*proc]bool{}
 	until := time.Now().Add(d)
 	for i := 1; time.Now().Before(until); i++ {
-		k := n.rnd.IntN(total)
-		for _, x := range misfortunes {
-			if k -= x.weight; k < 0 {
-				n.made[x.name]++
-				x.do(n)
-				break
-			}
+		first, second := n.draw(), n.draw()
+		between, both := n.upTo(n.lease), n.rnd.IntN(2) == 0
+		hold, end := first.begin(n)
+		if end != nil {
+			n.made[first.name]++
 		}
+		if both {
+			n.wait(min(hold, between))
+			more, endSecond := second.begin(n)
+			if endSecond != nil {
+				n.made[second.name]++
+				n.wait(more)
+				endSecond()
+			}
+			hold -= min(hold, between+more)
+		}
+		n.wait(hold)
+		if end != nil {
+			end()
+		}
+		clear(n.busy)
 		n.wait(n.upTo(2 * time.Second))
-		if i%3 == 0 {
+		if i%2 == 0 {
 			n.calm(bound)
 		}
 	}
@@ -113,56 +152,73 @@ func (n *nemesis) upTo(d time.Duration) time.Duration { return time.Duration(n.r
 func (n *nemesis) broker() *proc     { return n.m.brokers[n.rnd.IntN(len(n.m.brokers))] }
 func (n *nemesis) controller() *proc { return n.m.controllers[n.rnd.IntN(len(n.m.controllers))] }
 
-func (n *nemesis) killed(b *proc, lost bool) {
+// take marks a process as one that has a misfortune; false: it has one already.
+func (n *nemesis) take(p *proc) bool {
+	ok := !n.busy[p]
+	n.busy[p] = true
+	return ok
+}
+
+func (n *nemesis) killed(b *proc, lost bool) (time.Duration, func()) {
 	d := n.upTo(2 * n.lease)
 	lost = lost && n.disks
+	if !n.take(b) {
+		return 0, nil
+	}
 	n.say("%s killed for %v, disk lost: %v", b.name, d, lost)
 	b.kill()
 	if lost {
 		b.wipe()
 	}
-	n.wait(d)
-	b.launch()
+	return d, b.launch
 }
 
-func (n *nemesis) bothKilled() {
-	b, c, d := n.broker(), n.controller(), n.upTo(n.lease)
-	n.say("%s and %s killed for %v", b.name, c.name, d)
-	b.kill()
-	c.kill()
-	n.wait(d)
-	b.launch()
-	c.launch()
-}
-
-func (n *nemesis) paused(b *proc, d time.Duration) {
+func (n *nemesis) paused(b *proc, d time.Duration) (time.Duration, func()) {
+	if !n.take(b) {
+		return 0, nil
+	}
 	n.say("%s paused for %v", b.name, d)
 	b.pause()
-	n.wait(d)
-	b.resume()
+	return d, b.resume
 }
 
-func (n *nemesis) cut(b *proc, etcd, bucket bool) {
+// spoilt is what can be wrong with a bucket.
+var spoilt = map[string]faultproxy.Mode{
+	"a: refuses":                       {Kind: faultproxy.Refuse},
+	"b: hangs":                         {Kind: faultproxy.Hang},
+	"c: says slow down":                {Kind: faultproxy.SlowDown},
+	"d: loses half of what it answers": {Kind: faultproxy.Lose, Every: 2},
+	"e: loses what it answers":         {Kind: faultproxy.Lose},
+	"f: is slow":                       {Latency: 500 * time.Millisecond},
+	"g: cuts what it answers":          {Kind: faultproxy.Cut, Every: 2},
+	"h: gets wrong bytes":              {Kind: faultproxy.FlipPut, Every: 2},
+	"i: sends wrong bytes":             {Kind: faultproxy.Flip, Every: 2},
+}
+
+func (n *nemesis) cut(b *proc, etcd, bucket bool) (time.Duration, func()) {
 	d := n.upTo(3 * n.lease)
 	way := []linkState{linkRefused, linkFrozen}[n.rnd.IntN(2)]
-	spoilt := []faultproxy.Mode{{Kind: faultproxy.Refuse}, {Kind: faultproxy.Hang}, {Kind: faultproxy.SlowDown}, {Kind: faultproxy.Lose, Every: 2},
-		{Kind: faultproxy.Lose}, {Kind: faultproxy.Pass, Latency: 500 * time.Millisecond}}[n.rnd.IntN(6)]
-	if !bucket {
-		spoilt = faultproxy.Mode{}
+	names := slices.Sorted(maps.Keys(spoilt))
+	name := names[n.rnd.IntN(len(names))]
+	if !n.take(b) {
+		return 0, nil
 	}
-	if !etcd {
-		way = linkUp
+	if etcd {
+		n.say("%s has no etcd for %v (%d)", b.name, d, way)
+		b.links(way)
 	}
-	n.say("%s for %v with etcd %d, bucket %d every %d", b.name, d, way, spoilt.Kind, spoilt.Every)
-	b.links(way)
-	b.bucket.SetMode(spoilt)
-	n.wait(d)
-	b.links(linkUp)
-	b.bucket.SetMode(faultproxy.Mode{})
+	if bucket {
+		n.say("%s has a bad bucket for %v: %s", b.name, d, name)
+		b.bucket.SetMode(spoilt[name])
+	}
+	return d, func() {
+		b.links(linkUp)
+		b.bucket.SetMode(faultproxy.Mode{})
+	}
 }
 
 // moves asks for a move of some partitions. Nobody waits for them, and they may be refused.
-func (n *nemesis) moves() {
+func (n *nemesis) moves() (time.Duration, func()) {
 	var req kadm.AlterPartitionAssignmentsReq
 	count := 0
 	for _, s := range n.c.slots {
@@ -171,6 +227,7 @@ func (n *nemesis) moves() {
 			count++
 		}
 	}
+	wait := n.upTo(200 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(n.m.t.Context(), 5*time.Second)
 	defer cancel()
 	r, err := n.adm.AlterPartitionAssignments(ctx, req)
@@ -178,16 +235,31 @@ func (n *nemesis) moves() {
 		err = r.Error()
 	}
 	n.say("%d moves asked for: %v", count, err)
+	n.wait(wait)
+	return 0, func() {}
 }
 
-func (n *nemesis) restarted(b *proc) {
+func (n *nemesis) restarted(b *proc) (time.Duration, func()) {
+	if !n.take(b) {
+		return 0, nil
+	}
 	n.say("%s is told to stop", b.name)
-	b.stop()
-	b.launch()
+	b.signal(syscall.SIGTERM)
+	exited := b.exited
+	return n.lease, func() {
+		select {
+		case <-exited:
+		case <-time.After(90 * time.Second):
+			n.m.t.Fatalf("%s did not end on SIGTERM", b.name)
+		}
+		require.Equal(n.m.t, 0, b.cmd.ProcessState.ExitCode(), "%s ends by itself", b.name)
+		b.cmd = nil
+		b.launch()
+	}
 }
 
 // deleted deletes the older half of a partition.
-func (n *nemesis) deleted() {
+func (n *nemesis) deleted() (time.Duration, func()) {
 	s := n.c.slots[n.rnd.IntN(len(n.c.slots))]
 	offset := n.c.h.deletable(s)
 	n.c.h.deleting(s, offset)
@@ -201,6 +273,7 @@ func (n *nemesis) deleted() {
 		n.c.h.deleted(s, offset)
 	}
 	n.say("%s deleted up to %d: %v", s, offset, err)
+	return 0, func() {}
 }
 
 // heal takes away everything that was done.
