@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -375,31 +374,4 @@ func owners(t *rapid.T, w *world, now int64) {
 		}
 		w.assign[id] = a
 	}
-}
-
-func TestPlanAtScale(t *testing.T) {
-	w := newWorld()
-	for id := range int32(1000) {
-		w.broker(id+1, 1)
-	}
-	for n := range 2000 {
-		w.topic(n, 100, false)
-	}
-	measure := func(what string) []Change {
-		start := time.Now()
-		plan := Plan(w, nil, 0)
-		t.Logf("%s: %d changes in %v", what, len(plan), time.Since(start))
-		return plan
-	}
-	plan := measure("200,000 new partitions on 1,000 brokers")
-	require.Len(t, plan, 200_000)
-	w.apply(t, plan)
-	require.Empty(t, measure("nothing to do"))
-	for id, n := range w.owned() {
-		require.Equal(t, 200, n, "broker %d", id)
-	}
-	for id := range int32(100) {
-		w.broker(id+1, 2)
-	}
-	require.Len(t, measure("100 brokers restarted"), 20_000, "moves nothing else")
 }

@@ -78,3 +78,30 @@ func TestPlanningStepAtScale(t *testing.T) {
 	require.GreaterOrEqual(t, len(owned), 800, "spread over the living ones")
 	require.Less(t, took, 10*time.Second)
 }
+
+func TestPlanAtScale(t *testing.T) {
+	w := newWorld()
+	for id := range int32(1000) {
+		w.broker(id+1, 1)
+	}
+	for n := range 2000 {
+		w.topic(n, 100, false)
+	}
+	measure := func(what string) []Change {
+		start := time.Now()
+		plan := Plan(w, nil, 0)
+		t.Logf("%s: %d changes in %v", what, len(plan), time.Since(start))
+		return plan
+	}
+	plan := measure("200,000 new partitions on 1,000 brokers")
+	require.Len(t, plan, 200_000)
+	w.apply(t, plan)
+	require.Empty(t, measure("nothing to do"))
+	for id, n := range w.owned() {
+		require.Equal(t, 200, n, "broker %d", id)
+	}
+	for id := range int32(100) {
+		w.broker(id+1, 2)
+	}
+	require.Len(t, measure("100 brokers restarted"), 20_000, "moves nothing else")
+}
