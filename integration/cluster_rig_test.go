@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,7 +33,9 @@ type proc struct {
 	*node
 	id     int32
 	bucket *faultproxy.Proxy
-	etcd   []*link // to each controller; none for a controller
+	// peerAddr is where it takes calls of other nodes.
+	peerAddr string
+	etcd     []*link // to each controller; none for a controller
 
 }
 
@@ -41,6 +44,7 @@ type meshOptions struct {
 	brokers, controllers int
 	lease                time.Duration // default 3 s
 	env                  []string      // further settings of every process
+	scheme               string        // of etcd's addresses; default http
 }
 
 func newMesh(t testing.TB, o meshOptions) *mesh {
@@ -69,7 +73,7 @@ func newMesh(t testing.TB, o meshOptions) *mesh {
 		for _, addr := range m.etcd {
 			l := newLink(t, addr)
 			b.etcd = append(b.etcd, l)
-			urls = append(urls, "http://"+l.addr())
+			urls = append(urls, cmp.Or(o.scheme, "http")+"://"+l.addr())
 		}
 		b.node.args = append(b.node.args, "--etcd-endpoints", strings.Join(urls, ","))
 		m.brokers = append(m.brokers, b)
@@ -85,7 +89,7 @@ func (m *mesh) proc(id int32, env, args []string) *proc {
 	n := newNode(m.t, append([]string{"--broker-id", fmt.Sprint(id), "--bucket", m.server.URLAt(p.Addr(), "p").String(), "--peer-listen", peer}, args...)...)
 	n.env = env
 	n.name = fmt.Sprintf("node %d", id)
-	return &proc{node: n, id: id, bucket: p}
+	return &proc{node: n, id: id, bucket: p, peerAddr: peer}
 }
 
 // start runs all processes and waits until they are ready.

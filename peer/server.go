@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -95,6 +96,7 @@ func Serve(l net.Listener, tlsConfig *tls.Config, o Options) *Server {
 	s := &Server{o: o, slots: make(chan struct{}, o.MaxCalls), ended: make(chan struct{})}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.serve), MaxHeaderBytes: 16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0), // strangers who fail to shake hands
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
 	}
 	if tlsConfig != nil {

@@ -19,6 +19,9 @@ import (
 // reportEvery is the pause between two reports of loads.
 const reportEvery = 5 * time.Second
 
+// reportsMissed is how many reports must fail in a row before that is said.
+const reportsMissed = 6
+
 // maxSecret bounds the file of the shared secret.
 const maxSecret = 4 << 10
 
@@ -137,7 +140,7 @@ func (n *node) reportLoads(ctx context.Context) {
 	var meter peer.Meter
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
-	failing := false
+	failures := 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,10 +149,14 @@ func (n *node) reportLoads(ctx context.Context) {
 		}
 		r := peer.LoadReport{Broker: n.d.config.BrokerID, Incarnation: n.incarnation, Topics: meter.Measure(time.Now(), n.traffic)}
 		err := n.sendLoads(ctx, &r)
-		if err != nil && !failing && ctx.Err() == nil {
+		if err == nil {
+			failures = 0
+			continue
+		}
+		// A leader that has just died is no news: another one follows when its lease ends.
+		if failures++; failures == reportsMissed && ctx.Err() == nil {
 			n.d.log.Warn("the controller does not learn the load of this broker; placing goes by numbers of partitions", zap.Error(err))
 		}
-		failing = err != nil
 	}
 }
 
