@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +26,7 @@ type NodeHealth struct {
 	Node     int32     `json:"node"`
 	Role     string    `json:"role"` // broker, or controller for one that is no broker
 	Answered bool      `json:"answered"`
+	Slow     bool      `json:"slow,omitempty"`  // it did not within two seconds
 	Error    string    `json:"error,omitempty"` // why it did not
 	Ready    bool      `json:"ready"`
 	Problems []Problem `json:"problems"`
@@ -95,7 +97,7 @@ func (a *api) askHealth(ctx context.Context, n node) NodeHealth {
 		err = fmt.Errorf("at %s node %d of cluster %s answers", n.url, info.BrokerID, info.ClusterID)
 	}
 	if err != nil {
-		h.Error = err.Error()
+		h.Error, h.Slow = err.Error(), errors.Is(err, context.DeadlineExceeded)
 		return h
 	}
 	h.Answered, h.Ready = true, info.Health.Ready

@@ -316,8 +316,9 @@ func TestRebalance(t *testing.T) {
 	}
 	p := decode[RebalancePlan](t, get(t, s.h, "/api/v1/rebalance/plan?goal=partitions", 200))
 	require.Equal(t, []string{"partitions"}, p.Goals)
-	require.False(t, p.LoadsKnown)
-	require.Contains(t, p.LoadsError, "not reported")
+	require.True(t, p.LoadsKnown)
+	_, err := (&api{}).knownLoads(t.Context())
+	require.ErrorIs(t, err, errNoLoads)
 	require.Len(t, p.Moves, 2)
 	require.Equal(t, []int{0, 0, 4}, []int{p.Before[0].Partitions, p.Before[1].Partitions, p.Before[2].Partitions})
 	require.Equal(t, []int{1, 1, 2}, []int{p.After[0].Partitions, p.After[1].Partitions, p.After[2].Partitions})

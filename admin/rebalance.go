@@ -17,7 +17,7 @@ import (
 
 // Loads tells what partitions move, as brokers have reported to the leading controller.
 type Loads interface {
-	// Loads returns nil when nobody has reported anything.
+	// Loads leaves out partitions that move nothing.
 	Loads(ctx context.Context) (controller.Loads, error)
 }
 
@@ -119,7 +119,7 @@ func goalNames(g controller.Goals) []string {
 	return names
 }
 
-var errNoLoads = errors.New("brokers have not reported what their partitions move")
+var errNoLoads = errors.New("this node doesn't know what partitions move")
 
 func (a *api) knownLoads(ctx context.Context) (controller.Loads, error) {
 	if a.Loads == nil {
@@ -127,11 +127,7 @@ func (a *api) knownLoads(ctx context.Context) (controller.Loads, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadsTime)
 	defer cancel()
-	loads, err := a.Loads.Loads(ctx)
-	if err == nil && len(loads) == 0 {
-		err = errNoLoads
-	}
-	return loads, err
+	return a.Loads.Loads(ctx)
 }
 
 // plan computes a rebalance.

@@ -237,6 +237,11 @@ func (d *diagnosis) state() {
 func (d *diagnosis) nodes() {
 	for i := range d.st.Nodes {
 		n := &d.st.Nodes[i]
+		if n.Slow {
+			d.tell(severityWarning, "node", "It may be paused, overloaded or cut off: look at it. When its lease ends, others take its place by themselves.",
+				"%s %d lives and did not answer within %s", n.Role, n.Node, askTime)
+			continue
+		}
 		if !n.Answered {
 			d.tell(severityInfo, "node", "It serves, but this node can't ask it how it is: admin-listen must be an address that the other nodes reach.",
 				"%s %d lives and its admin API could not be asked: %s", n.Role, n.Node, n.Error)

@@ -36,7 +36,8 @@ func rebalanceTables(s *admin.RebalanceStatus) []*table {
 	if s.Auto {
 		auto = fmt.Sprintf("on: from %d %% off a broker's share, when all have been up for %s", s.Threshold, age(max(s.DelayMs, 1)))
 	}
-	about := newTable("automatic", auto)
+	about := newTable("rebalance", "")
+	about.row("automatic", auto)
 	about.row("moves at a time", fmt.Sprintf("%d, %d for each broker, given up after %s", s.MovesMax, s.MaxPerBroker, age(s.TimeoutMs)))
 	about.row("under way", s.UnderWay)
 	about.row("waiting", s.Waiting)
