@@ -128,27 +128,26 @@ func (p *Partition) adoptStreams(ctx context.Context) error {
 // below the end is in the archive.
 func (a *adoption) add(es []wal.Entry, since int32) error {
 	for i := range es {
-		e := &es[i]
-		if e.Epoch < since || e.End <= a.end {
+		whole := &es[i]
+		if whole.Epoch < since || whole.End <= a.end {
 			continue
 		}
-		if e.Start > a.end {
-			return fmt.Errorf("%w: offsets %d to %d are missing before object %s", ErrCorrupt, a.end, e.Start-1, e.Key)
+		if whole.Start > a.end {
+			return fmt.Errorf("%w: offsets %d to %d are missing before object %s", ErrCorrupt, a.end, whole.Start-1, whole.Key)
+		}
+		e, ok := whole.Cut(a.end, whole.End)
+		if !ok {
+			continue
 		}
 		x := e.Extent()
 		for _, b := range e.Batches {
-			if b.Last < a.end {
-				x.Bytes -= int64(b.Size)
-				x.Records -= b.Last - b.Base + 1
-				continue
-			}
 			a.batches++
 			if b.ProducerID >= 0 {
 				a.producers.apply(produced{id: b.ProducerID, epoch: b.ProducerEpoch, seen: b.AppendTime, batch: producedBatch{
 					firstSeq: b.FirstSequence, lastSeq: lastSequence(b.FirstSequence, b.Records), base: b.Base, last: b.Last}})
 			}
 		}
-		x.Start, x.Epoch = a.end, a.id.Epoch
+		x.Epoch = a.id.Epoch
 		a.exts, a.end = append(a.exts, x), e.End
 	}
 	return nil

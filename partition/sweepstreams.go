@@ -79,13 +79,12 @@ func (s *Set) unregistered(img *cluster.Image, id wal.StreamID) bool {
 
 // entryDead says whether nobody will ever need a part of an object again.
 func (s *Set) entryDead(ctx context.Context, img *cluster.Image, id wal.StreamID, e *wal.Entry) (bool, error) {
-	if img.TopicByID(e.ID.Topic) == nil {
-		return true, nil // topic ids are never used again
-	}
 	h, err := s.o.Archive.Load(ctx, e.ID)
 	switch {
 	case errors.Is(err, tier.ErrNoHead):
-		return false, nil // the stream is written after the head: not understood, so kept
+		// The stream is written after the head, so the head was destroyed. With a topic that exists that is not understood, and
+		// the part is kept; an image that lags may lack a new topic, but its partitions have heads.
+		return img.TopicByID(e.ID.Topic) == nil, nil
 	case err != nil:
 		return false, err
 	}
