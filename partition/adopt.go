@@ -57,8 +57,42 @@ func (p *Partition) leaveStream(ctx context.Context) error {
 	if h, err = p.claimed(ctx); err != nil {
 		return err
 	}
+	p.leaving = true
 	nh, err := p.set.o.Archive.Adopt(ctx, p.id, h, p.owner(), nil, nil, own)
-	return p.swapped(nh, err)
+	if err := p.swapped(nh, err); err != nil {
+		return err
+	}
+	p.leaving = false
+	return nil
+}
+
+// stay is what a hand-over that came to nothing needs before the partition takes writes again: it may have taken the
+// stream out of the head, and what is acknowledged from here on is in the stream alone.
+func (p *Partition) stay(ctx context.Context) error {
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	p.mu.Lock()
+	object, draining := p.object, p.state == Draining
+	p.mu.Unlock()
+	switch {
+	case !draining:
+		return errLeft
+	case !object:
+		return nil // a bundle names the stream before it writes
+	}
+	if p.leaving {
+		// That swap may still be on its way: one that is seen to be made ends it.
+		if err := p.refreshHead(ctx); err != nil {
+			return err
+		}
+		if err := p.leaveStream(ctx); err != nil {
+			return err
+		}
+		p.leaving = false
+	}
+	return p.joinStream(ctx)
 }
 
 // ownStream says whether a stream is this run's.

@@ -17,6 +17,7 @@ import (
 type job struct {
 	start
 	kind jobKind
+	to   *cluster.Broker // of a hand-over: the run of the broker that gets the partition
 }
 
 // jobKind says what a job does.
@@ -26,6 +27,7 @@ const (
 	jobPrepare  jobKind = iota // into Writing
 	jobDelete                  // its topic is being deleted
 	jobHandOver                // to another broker
+	jobStay                    // that came to nothing: back to Writing
 	jobLeave                   // another broker has it: drop what is left here
 	jobReclass                 // follow a change of the topic's durability to or from object
 )
@@ -48,6 +50,7 @@ type lane struct {
 }
 
 type rest struct {
+	kind  jobKind // that failed last
 	tries int
 	until time.Time
 }
@@ -68,7 +71,8 @@ func (s *Set) offer(j job) {
 	q := s.jobs
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.busy[j.p] || time.Now().Before(q.rests[j.p].until) {
+	r := q.rests[j.p]
+	if q.busy[j.p] || time.Now().Before(r.until) && (j.kind != jobStay || r.kind == jobStay) {
 		return
 	}
 	q.busy[j.p] = true
@@ -77,7 +81,7 @@ func (s *Set) offer(j job) {
 		j.p.retire()
 	case jobPrepare:
 		j.p.begin()
-	case jobHandOver, jobLeave, jobReclass:
+	case jobHandOver, jobStay, jobLeave, jobReclass:
 	}
 	l := &q.lanes[n]
 	l.queue = append(l.queue, j)
@@ -114,6 +118,8 @@ func (s *Set) runJob(j *job) error {
 		return j.p.prepare(ctx, j.a)
 	case jobHandOver:
 		return j.p.handOver(ctx)
+	case jobStay:
+		return j.p.stay(ctx)
 	case jobLeave:
 		return j.p.leave(ctx)
 	case jobReclass:
@@ -142,6 +148,7 @@ func (q *jobs) finish(j job, err error, pause time.Duration) {
 	r := q.rests[j.p]
 	r.until = time.Now().Add(pause << min(r.tries, maxRestDoublings))
 	r.tries++
+	r.kind = j.kind
 	q.rests[j.p] = r
 	if errors.Is(err, errNotYet) {
 		return // the image that changes this wakes the loop
@@ -202,7 +209,7 @@ func (q *jobs) forgetOthers(mine map[frame.PartitionID]bool) {
 
 // tellDone tells the cluster of the jobs that are done and lets the partitions serve.
 func (s *Set) tellDone(done []job) error {
-	if len(done) == 0 {
+	if done = s.handedOver(done); len(done) == 0 {
 		return nil
 	}
 	if err := s.secureDeleted(done); err != nil {
@@ -241,9 +248,10 @@ func (s *Set) concluded(j *job, to cluster.State) {
 		s.forget(j.p)
 	case jobPrepare:
 		j.p.enter(j.a.Epoch)
-	case jobHandOver:
+	case jobHandOver, jobStay:
 		if to == cluster.Writing {
 			j.p.undrain(j.a.Epoch)
+			s.event(Warn, j.p, "the move was given up; the partition takes writes here again", nil)
 			return
 		}
 		j.p.close()
@@ -259,6 +267,10 @@ func (s *Set) move(j *job) cluster.Transition {
 		return s.transition(j.start, cluster.Deleted, "")
 	case jobHandOver:
 		return s.handOverTo(j)
+	case jobStay:
+		t := s.transition(j.start, cluster.Writing, "")
+		t.From = cluster.Draining
+		return t
 	case jobReclass:
 		t := s.transition(j.start, cluster.Writing, "")
 		t.Safe = j.p.safety()

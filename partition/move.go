@@ -97,25 +97,6 @@ func (s *Set) drainAll(drains []start) error {
 	return nil
 }
 
-// undrainAll takes partitions whose move came to nothing back to Writing.
-func (s *Set) undrainAll(starts []start) error {
-	moves := make([]cluster.Transition, 0, len(starts))
-	for _, st := range starts {
-		moves = append(moves, s.transition(st, cluster.Writing, ""))
-	}
-	lost, err := s.transitionAll(moves)
-	if err != nil {
-		return err
-	}
-	for _, st := range starts {
-		if !lost[st.p.id] {
-			st.p.undrain(st.a.Epoch)
-			s.event(Warn, st.p, "the move was given up; the partition takes writes here again", nil)
-		}
-	}
-	return nil
-}
-
 func (p *Partition) undrain(epoch int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,24 +146,47 @@ func (p *Partition) handOver(ctx context.Context) error {
 	return p.leaveStream(ctx)
 }
 
-// handOverTo is the transaction that ends a move: to the target, or back to Writing when that is gone.
+// target is where a partition is to go, if that broker lives.
+func (s *Set) target(p *Partition) (b cluster.Broker, ok bool) {
+	img := s.image.Load()
+	if img == nil || s.closing.Load() {
+		return b, false
+	}
+	if a, known := img.Assignment(p.id); known && a.Target != cluster.NoBroker {
+		b, ok = img.Broker(a.Target)
+	}
+	return b, ok
+}
+
+// handedOver finds the targets of the hand-overs that are done, and leaves out those whose target is gone: their
+// partitions stay.
+func (s *Set) handedOver(done []job) []job {
+	kept := done[:0]
+	for _, j := range done {
+		if j.kind == jobHandOver {
+			j.to = nil
+			if b, ok := s.target(j.p); ok {
+				j.to = &b
+			} else if !s.closing.Load() {
+				s.jobs.release([]job{j}, false)
+				s.offer(job{start: j.start, kind: jobStay})
+				continue
+			}
+		}
+		kept = append(kept, j)
+	}
+	return kept
+}
+
+// handOverTo is the transaction that ends a move. Without a target there is nobody who could write: this broker is closing.
 func (s *Set) handOverTo(j *job) cluster.Transition {
 	t := s.transition(j.start, cluster.Writing, "")
 	t.From = cluster.Draining
-	img := s.image.Load()
-	if img == nil {
-		return t
-	}
-	a, ok := img.Assignment(j.p.id)
-	if !ok || a.Target == cluster.NoBroker {
-		return t
-	}
-	b, ok := img.Broker(a.Target)
-	if !ok || s.closing.Load() {
+	if j.to == nil {
 		return t
 	}
 	safe := true
-	t.To, t.HandOver, t.NewOwner, t.NewIncarnation, t.Safe = cluster.Starting, true, b.ID, b.Incarnation, &safe
+	t.To, t.HandOver, t.NewOwner, t.NewIncarnation, t.Safe = cluster.Starting, true, j.to.ID, j.to.Incarnation, &safe
 	return t
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tierbroker/tierbroker/batch"
+	"github.com/tierbroker/tierbroker/cluster"
 )
 
 // produceSeq appends one record with an idempotent producer and returns what the model has to hold.
@@ -67,6 +68,24 @@ func TestMoveToDeadTarget(t *testing.T) {
 	eventually(t, func() bool { return pl.assignment(id).Target < 0 && p.State() == Writing }, func() string { return fmt.Sprintf("%+v", pl.assignment(id)) })
 	r2, _ := produceSeq(t, p, 7, 1, "b")
 	require.Equal(t, []rec{r, r2}, readAll(t, p))
+}
+
+// What an owner acknowledges after a move that came to nothing is where its successor looks, though everything was ready
+// for the hand-over: the head named no stream any more.
+func TestMoveToDeadTargetKeepsTheStream(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, map[string]string{cluster.DurabilityConfig: "object"})
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "a")
+	pl.nodes[2].kill(1)
+	pl.target(id, 2)
+	eventually(t, func() bool { return pl.assignment(id).Target < 0 && p.State() == Writing }, func() string { return fmt.Sprintf("%+v", pl.assignment(id)) })
+	r2, _ := produceSeq(t, p, 7, 1, "b")
+	pl.nodes[1].kill(1)
+	pl.nodes[1].wipe()
+	pl.nodes[2].open()
+	pl.give(id, 2, false)
+	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
 }
 
 // A partition is forced away from a dead broker with sync records that nobody else has. The new owner goes on at the

@@ -40,6 +40,7 @@ type Partition struct {
 	watches []*watch
 
 	headVersion int64 // of the newest head seen; 0 while there is none
+	leaving     bool  // a swap that takes this run's stream out of the head may be on its way; belongs to the holder of swap
 	headOwned   bool  // the head names this incarnation and epoch as its owner
 	headKnown   bool  // the cached head, or its absence, is the truth
 	extents     int

@@ -27,7 +27,7 @@ func (p *Partition) prepare(ctx context.Context, a cluster.Assignment) error {
 	if err := p.drain(ctx); err != nil {
 		return err
 	}
-	if err := p.claimHead(ctx, a.Epoch); err != nil {
+	if err := p.claimHead(ctx, a); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -61,7 +61,8 @@ func (p *Partition) prepare(ctx context.Context, a cluster.Assignment) error {
 
 // claimHead learns what the bucket says of the partition, as far as it must be asked, and takes it over. The caller
 // holds swap.
-func (p *Partition) claimHead(ctx context.Context, epoch int32) error {
+func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment) error {
+	epoch := a.Epoch
 	object := p.wantsObject()
 	p.mu.Lock()
 	fresh := epoch == firstEpoch && p.next == 0
@@ -77,9 +78,10 @@ func (p *Partition) claimHead(ctx context.Context, epoch int32) error {
 		return err
 	}
 	p.mu.Lock()
-	overtaken := p.overtaken(h)
+	// Where the bucket has all that was acknowledged, a local copy with a hole (of what went to quarantine) is worth nothing.
+	useless := p.overtaken(h) || a.Safe && object && h != nil && p.local > max(h.End, p.start)
 	p.mu.Unlock()
-	if overtaken {
+	if useless {
 		return p.dropRemains(h)
 	}
 	p.mu.Lock()

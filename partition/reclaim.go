@@ -166,11 +166,13 @@ func (s *Set) owns(img *cluster.Image, id frame.PartitionID) bool {
 	return ok && a.Owner == s.o.Broker
 }
 
-// gone says whether nobody here will ever roll the partition: its topic is unknown, or another broker owns it. The state
+// gone says whether nobody here will ever roll the partition: its topic is unknown, or another broker owns it and has come
+// so far that it has the head. Before that it may still come back here, and needs what is here. The state of the partition
 // doesn't tell: until an image has been followed, all are Closed.
 func (s *Set) gone(img *cluster.Image, id frame.PartitionID) bool {
 	a, ok := img.Assignment(id)
-	return img.TopicByID(id.Topic) == nil || ok && a.Owner != s.o.Broker && a.Owner != cluster.NoBroker
+	return img.TopicByID(id.Topic) == nil || ok && a.Owner != s.o.Broker && a.Owner != cluster.NoBroker &&
+		a.State != cluster.Starting && a.State != cluster.Recovering
 }
 
 // unaligned says whether some partition's start is known to log and index only: the note may be in the file that is to

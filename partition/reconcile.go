@@ -120,8 +120,11 @@ func (s *Set) reconcile(img *cluster.Image) error {
 	for _, st := range pl.reclassing {
 		s.offer(job{start: st, kind: jobReclass})
 	}
+	for _, st := range pl.undraining {
+		s.offer(job{start: st, kind: jobStay})
+	}
 	s.later = pl.later
-	return errors.Join(s.failAll(pl.failed), s.startAll(pl.starting), s.undrainAll(pl.undraining), s.drainAll(pl.draining))
+	return errors.Join(s.failAll(pl.failed), s.startAll(pl.starting), s.drainAll(pl.draining))
 }
 
 // follow decides what one assignment of this broker asks for.
