@@ -134,10 +134,10 @@ func TestRollingRestart(t *testing.T) {
 		b.stop()
 		stopped := time.Since(from)
 		for _, topic := range []string{"sync", "object"} {
-			now, err := m.leaders(adm, topic)
-			require.NoError(t, err)
-			require.Len(t, now, 6, "every partition has found another broker")
-			require.NotContains(t, slices.Collect(maps.Values(now)), b.id)
+			m.eventually(10*time.Second, "every partition has found another broker", func() bool {
+				now, err := m.leaders(adm, topic)
+				return err == nil && len(now) == 6 && !slices.Contains(slices.Collect(maps.Values(now)), b.id)
+			})
 		}
 		b.start()
 		n.calm(time.Minute)

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,31 @@ func TestMoveToDeadTargetKeepsTheStream(t *testing.T) {
 	pl.nodes[2].open()
 	pl.give(id, 2, false)
 	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
+}
+
+// A partition is given to a broker that dies before it has claimed the head, and comes back. Meanwhile its old owner wanted
+// room on its disk, and must not have made that of what the bucket lacks.
+func TestComesBackFromUnclaimed(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	set := pl.nodes[1].set
+	var model []rec
+	for set.log.Files()[0].Active {
+		r, _ := produceSeq(t, p, 7, int32(len(model)), fmt.Sprint(len(model), strings.Repeat("x", 3000)))
+		model = append(model, r)
+	}
+	pl.nodes[2].stop()
+	pl.give(id, 2, false)
+	eventually(t, func() bool { return p.State() == Closed }, func() string { return p.State().String() })
+	set.pressure.budget.Store(1)
+	for dropped := true; dropped; {
+		var err error
+		dropped, err = set.reclaimOldest(pl.now.Load())
+		require.NoError(t, err)
+	}
+	pl.give(id, 1, false)
+	require.Equal(t, model, readAll(t, pl.await(id, 1)))
 }
 
 // A partition is forced away from a dead broker with sync records that nobody else has. The new owner goes on at the
