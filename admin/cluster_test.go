@@ -206,6 +206,14 @@ func TestMoves(t *testing.T) {
 	require.Equal(t, "warning", s.problem("1 move under way for more than 30 s, among them logs/0 from broker 1 to 2").Severity)
 	require.False(t, s.status().OK)
 
+	there := s.serving(2, false)
+	there.Epoch, there.State = 4, cluster.Starting
+	s.assign("logs", 0, there)
+	require.Equal(t, "opening", list()[0].State)
+	there.State = cluster.Writing
+	s.assign("logs", 0, there)
+	require.Empty(t, list(), "it is there, and its wish goes soon")
+
 	require.Contains(t, s.post("/api/v1/moves", `{"moves":[{"topic":"logs","partition":0,"to":9}]}`, 409), "broker 9 is not alive")
 	s.post("/api/v1/moves", `{"moves":[{"topic":"none","partition":0,"to":2}]}`, 404)
 	s.post("/api/v1/moves", `{"moves":[{"topic":"logs","partition":7,"to":2}]}`, 404)

@@ -15,7 +15,7 @@ var (
 	descUnserved      = desc("cluster_partitions_unserved", "Partitions of the cluster that nobody serves, by why: waiting (for their dead broker, whose disk may hold the only copy), failing over, restarting, being opened, failed, unplaced, being deleted.", "problem")
 	descTopicUnserved = desc("topic_partitions_unserved", "Partitions of a topic, in the whole cluster, that nobody serves.", "topic")
 	descOwned         = desc("cluster_broker_partitions", "Partitions that a broker owns, as the cluster's state says.", "broker")
-	descMoves         = desc("cluster_moves", "Moves of partitions, by state: waiting, warming, draining, stuck.", "state")
+	descMoves         = desc("cluster_moves", "Moves of partitions, by state: waiting, warming, draining, opening, stuck.", "state")
 	descEpochs        = desc("cluster_epochs", "Ownerships that have begun, of all partitions there are: it rises by one when a partition changes hands or is taken up again.")
 	descTopicEpochs   = desc("topic_epochs", "The same of a topic's partitions.", "topic")
 
@@ -69,7 +69,7 @@ func (g gatherer) cluster(e emitter, a *api) {
 		e.gauge(descOwned, float64(b.partitions), strconv.Itoa(int(id)))
 	}
 	e.gauge(descEpochs, float64(s.epochs))
-	moves := map[string]int{moveWaiting: 0, moveWarming: 0, moveDraining: 0, moveStuck: 0}
+	moves := map[string]int{moveWaiting: 0, moveWarming: 0, moveDraining: 0, moveOpening: 0, moveStuck: 0}
 	for _, m := range a.moveList(image) {
 		moves[m.State]++
 	}

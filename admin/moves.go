@@ -18,6 +18,7 @@ const (
 	moveWaiting  = "waiting"  // the controller has not begun it
 	moveWarming  = "warming"  // the target loads what it needs
 	moveDraining = "draining" // the owner brings its last records into the bucket
+	moveOpening  = "opening"  // the target owns it and brings it in order
 	moveStuck    = "stuck"    // it takes far longer than moves do
 )
 
@@ -31,7 +32,7 @@ type MoveInfo struct {
 	Partition int32  `json:"partition"`
 	From      int32  `json:"from"` // present owner, -1 for none
 	To        int32  `json:"to"`
-	State     string `json:"state"` // waiting, warming, draining, stuck
+	State     string `json:"state"` // waiting, warming, draining, opening, stuck
 	Since     int64  `json:"since"` // when it was wished for or begun
 	AgeMs     int64  `json:"age_ms"`
 	Force     bool   `json:"force"`
@@ -101,6 +102,17 @@ func (a *api) moveList(image *cluster.Image) []MoveInfo {
 			AgeMs: max(0, now-wish.Since), Force: wish.Force, Wished: true, Goal: wish.Goal}
 		if placed {
 			m.From = as.Owner
+		}
+		if placed && as.Owner == wish.Target {
+			ail := ailment(image, t, &as, placed)
+			if ail == "" {
+				continue // it is there, and the controller is about to take the wish away
+			}
+			if ail == ailOpening {
+				m.State = moveOpening
+				list = append(list, m)
+				continue
+			}
 		}
 		m.Waits = a.waits(image, t, &as, placed, &wish)
 		list = append(list, m)

@@ -15,6 +15,7 @@ func newPartitionMoves(g *globals) *cobra.Command {
   STATE  waiting: the controller has not begun it (WAITS says for what)
          warming: the target loads what it needs; the owner serves
          draining: the owner brings its last records into the bucket
+         opening: the target has it and brings it in order
          stuck: under way for more than half a minute. It is given up after
          tierbroker.moves.timeout.ms; mostly the bucket takes no data`,
 		Example: "  tierctl partition moves\n  tierctl partition moves -o json",
