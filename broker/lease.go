@@ -38,11 +38,13 @@ func (r *produceCall) doubted() {
 		if out.Partitions[a.part].Error != 0 {
 			continue
 		}
-		in := &r.req.Topics[a.topic]
-		if t, _ := findTopic(r.hints.img, r.c.Version >= 13, in.Name, in.ID); t == nil || restsOnLease(t) {
-			r.refuse(t, a.topic, a.part, kerr.NotLeaderForPartition)
-			a.bytes = 0
+		if !a.ack.RestsOnLease() {
+			continue // whatever the topic's settings say by now
 		}
+		in := &r.req.Topics[a.topic]
+		t, _ := findTopic(r.hints.img, r.c.Version >= 13, in.Name, in.ID)
+		r.refuse(t, a.topic, a.part, kerr.NotLeaderForPartition)
+		a.bytes = 0
 	}
 }
 

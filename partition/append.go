@@ -27,6 +27,7 @@ type Ack struct {
 	gen      uint64
 	onWrite  bool       // durable as soon as written (durability async)
 	object   *Partition // durable when the bucket has it, too; nil otherwise
+	inBucket bool       // what is durable is in the bucket, under this owner\'s name
 }
 
 // Append validates one record batch as a producer sent it, assigns its offsets, stamps it in place and hands it to
@@ -58,7 +59,7 @@ func (p *Partition) Append(b []byte, o AppendOptions) (Ack, error) {
 	}
 	ack.LogStart = p.start
 	if p.object {
-		ack.onWrite = false
+		ack.onWrite, ack.inBucket = false, true
 		if err := p.set.stream.admit(); err != nil {
 			return Ack{}, err
 		}
@@ -185,6 +186,11 @@ func storageError(err error) error {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 }
+
+// RestsOnLease says whether the batch, once it is durable, is part of the partition only if this broker's lease still
+// lived: it is not in the bucket under this owner's name. A batch that is answered on such a promise must be held against
+// the lease afterwards.
+func (a *Ack) RestsOnLease() bool { return !a.inBucket }
 
 // Written returns when the batch is in the page cache; the caller may become the one who writes for all that wait.
 // It doesn't depend on anybody else's progress but the disk's. After it the appended bytes may be reused.

@@ -142,9 +142,13 @@ func TestChangeOfClass(t *testing.T) {
 		}
 	}
 	send(5)
+	_, ack := produceSeq(t, p, 7, seq-1, fmt.Sprint("v", seq-1))
+	require.True(t, ack.RestsOnLease())
 	pl.alter(id, objectTopic)
 	eventually(t, func() bool { return pl.assignment(id).Safe }, func() string { return "never safe" })
 	send(5)
+	_, ack = produceSeq(t, p, 7, seq-1, fmt.Sprint("v", seq-1))
+	require.False(t, ack.RestsOnLease())
 	pl.nodes[1].kill(1)
 	pl.nodes[1].wipe()
 	pl.give(id, 2, false)
