@@ -102,6 +102,7 @@ type Broker struct {
 	metrics  Metrics
 	log      *zap.Logger
 
+	began  time.Time
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -123,7 +124,7 @@ func New(o Options) (*Broker, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	b := &Broker{o: o, metrics: o.Metrics, log: o.Log, table: map[int16]*api{}}
+	b := &Broker{o: o, metrics: o.Metrics, log: o.Log, table: map[int16]*api{}, began: o.Now()}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for i := range apis {
 		b.table[apis[i].key] = &apis[i]

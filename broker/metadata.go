@@ -25,8 +25,9 @@ func controllerFor(img *cluster.Image) int32 {
 
 // metadata answers Metadata, versions 0 to 13. Null topics mean all of them and an empty list none; in version 0 an
 // empty list means all.
-func (b *Broker) metadata(_ context.Context, c *call, req *kmsg.MetadataRequest) kmsg.Response {
+func (b *Broker) metadata(ctx context.Context, c *call, req *kmsg.MetadataRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	b.awaitOwn(ctx, req)
 	img := b.o.Cluster.Image()
 	for _, o := range img.Brokers() {
 		at := b.address(&o, c.listener())
@@ -61,6 +62,48 @@ func (b *Broker) metadata(_ context.Context, c *call, req *kmsg.MetadataRequest)
 		}
 	}
 	return resp
+}
+
+// takingWindow is how long after its start a broker lets questions for its partitions wait until it has taken them.
+const takingWindow = 30 * time.Second
+
+// awaitOwn waits, for ownerWait at most, until this broker serves the partitions of the topics asked for that are its own. After
+// a restart clients are back within a moment, and some that hear of no leader don't ask again for five seconds.
+func (b *Broker) awaitOwn(ctx context.Context, req *kmsg.MetadataRequest) {
+	if len(req.Topics) == 0 || b.o.Now().Sub(b.began) > takingWindow {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownerWait)
+	defer cancel()
+	b.awaitImage(ctx, func(img *cluster.Image) bool {
+		for i := range req.Topics {
+			in := &req.Topics[i]
+			name := ""
+			if in.Topic != nil {
+				name = *in.Topic
+			}
+			t, _ := findTopic(img, in.TopicID != [16]byte{}, name, in.TopicID)
+			if t != nil && b.taking(img, t) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// taking says whether a topic has partitions of this broker that it doesn't serve yet.
+func (b *Broker) taking(img *cluster.Image, t *cluster.Topic) bool {
+	for i := range t.Partitions {
+		id := frame.PartitionID{Topic: t.ID, Partition: i}
+		if at, _ := leader(img, id); at != cluster.NoBroker {
+			continue
+		}
+		a, ok := img.Assignment(id)
+		if ok && a.Owner == b.o.ID && a.State != cluster.Unassigned && a.State != cluster.Failed && a.State != cluster.Deleted {
+			return true
+		}
+	}
+	return false
 }
 
 // metadataTopics answers for the topics asked for, each once.

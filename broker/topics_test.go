@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -114,6 +115,34 @@ func TestMetadataLeaders(t *testing.T) {
 	require.Equal(t, []int32{1}, p[1].OfflineReplicas)
 	require.Equal(t, []int32{9}, p[4].OfflineReplicas)
 	require.Empty(t, p[4].ISR)
+}
+
+// A broker that is taking its partitions after a restart answers when it has them, not that they have no leader.
+func TestMetadataAwaitsOwnPartitions(t *testing.T) {
+	w := newWorld(t)
+	a := w.topic("a", 2)
+	id := frame.PartitionID{Topic: a.ID, Partition: 1}
+	w.assign(id, cluster.Assignment{Owner: 1, OwnerIncarnation: "run-0", Epoch: 6, State: cluster.Writing})
+	w.await(func(img *cluster.Image) bool { at, _ := leader(img, id); return at == cluster.NoBroker })
+	req := metadataReq("a")
+	pending, answer := w.start(req, 12), make(chan *kmsg.MetadataResponse, 1)
+	go func() { answer <- w.finish(req, pending).(*kmsg.MetadataResponse) }()
+	select {
+	case <-answer:
+		t.Fatal("answered without a leader")
+	case <-time.After(30 * time.Millisecond):
+	}
+	w.assign(id, cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 7, State: cluster.Writing})
+	p := (<-answer).Topics[0].Partitions[1]
+	require.Zero(t, p.ErrorCode)
+	require.Equal(t, []int32{1, 7}, []int32{p.Leader, p.LeaderEpoch})
+
+	w.assign(id, cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 8, State: cluster.Starting})
+	w.await(func(img *cluster.Image) bool { at, _ := leader(img, id); return at == cluster.NoBroker })
+	began := time.Now()
+	r := ask[*kmsg.MetadataResponse](w, req, 12)
+	require.Equal(t, kerr.LeaderNotAvailable.Code, r.Topics[0].Partitions[1].ErrorCode, "not for ever")
+	require.GreaterOrEqual(t, time.Since(began), ownerWait)
 }
 
 func TestAutoCreate(t *testing.T) {
