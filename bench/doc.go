@@ -8,6 +8,8 @@
 //	BenchmarkStart       a broker process: time until it is ready, memory when idle
 //	BenchmarkProcess     a broker process: produce and fetch, with its CPU time, memory and bucket requests per GB
 //	BenchmarkPartitions  a broker process: ten partitions against ten thousand, same requests
+//	BenchmarkGroupCommits, BenchmarkGroupJoin  a broker process: offset commits; a hundred members until they have their partitions
+//	BenchmarkProduceBesideGroup  two broker processes: a producer beside a group that rebalances without pause
 //
 // Package segment measures appends against pwrite, package index its lookups, package batch checksums and validation; "make
 // bench" runs them all. Subpackages: raw is a client that costs next to nothing, process runs a broker and reads from the
