@@ -54,6 +54,10 @@ func (s *Set) followMove(pl *plan, p *Partition, a cluster.Assignment) {
 		}
 		pl.draining = append(pl.draining, start{p, a})
 		pl.later = true
+	case p.state == Draining:
+		// An image from before its return to Writing made it drain again, and it could not hand over. (One from before it began
+		// to drain is no matter: then its job is under way.)
+		pl.undraining = append(pl.undraining, start{p, a})
 	case a.Target == cluster.NoBroker || a.Target == s.o.Broker || p.state != Writing:
 		p.move = moving{}
 	case p.move.target != a.Target || p.move.since.IsZero():

@@ -89,6 +89,25 @@ func TestMoveToDeadTargetKeepsTheStream(t *testing.T) {
 	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
 }
 
+// A partition that drains, though the cluster knows of no move, finds its way back.
+func TestDrainsForNobody(t *testing.T) {
+	for name, settings := range map[string]map[string]string{"sync": nil, "object": objectTopic} {
+		t.Run(name, func(t *testing.T) {
+			pl := newPlane(t, 1)
+			id := pl.topic("t", 1, settings)
+			p := pl.await(id, 1)
+			r, _ := produceSeq(t, p, 7, 0, "a")
+			p.mu.Lock()
+			p.state = Draining
+			p.mu.Unlock()
+			pl.nodes[1].set.kickReconcile()
+			pl.await(id, 1)
+			r2, _ := produceSeq(t, p, 7, 1, "b")
+			require.Equal(t, []rec{r, r2}, readAll(t, p))
+		})
+	}
+}
+
 // A partition is given to a broker that dies before it has claimed the head, and comes back. Meanwhile its old owner wanted
 // room on its disk, and must not have made that of what the bucket lacks.
 func TestComesBackFromUnclaimed(t *testing.T) {

@@ -279,6 +279,9 @@ func (n *node) Transition(_ context.Context, ts []cluster.Transition) error {
 	lost := &cluster.FencedError{}
 	for _, t := range ts {
 		a := pl.assigned[t.ID]
+		if a.Epoch == t.Epoch && a.OwnerIncarnation == t.OwnerIncarnation && a.State == t.To && t.Safe == nil {
+			continue // made already
+		}
 		if a.Epoch != t.Epoch || a.OwnerIncarnation != t.OwnerIncarnation || a.State != t.From || t.HandOver && a.Target != t.NewOwner {
 			lost.Lost = append(lost.Lost, t.ID)
 			continue
