@@ -39,6 +39,16 @@ func (p *Partition) joinStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.leaving {
+		// A swap that leaves it may still be on its way: one that is seen to be made ends it.
+		if err := p.refreshHead(ctx); err != nil {
+			return err
+		}
+		if err := p.leaveStream(ctx); err != nil {
+			return err
+		}
+		p.leaving = false
+	}
 	id := p.set.stream.ID()
 	_, err = p.claimedIn(ctx, &tier.PendingStream{Broker: id.Broker, Incarnation: id.Incarnation, Epoch: p.owner().Epoch, From: int64(w.Next())})
 	return err
@@ -81,16 +91,6 @@ func (p *Partition) stay(ctx context.Context) error {
 		return errLeft
 	case !object:
 		return nil // a bundle names the stream before it writes
-	}
-	if p.leaving {
-		// That swap may still be on its way: one that is seen to be made ends it.
-		if err := p.refreshHead(ctx); err != nil {
-			return err
-		}
-		if err := p.leaveStream(ctx); err != nil {
-			return err
-		}
-		p.leaving = false
 	}
 	return p.joinStream(ctx)
 }

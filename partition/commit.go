@@ -297,7 +297,9 @@ func (p *Partition) raisesMax(ts int64) (bool, error) {
 // expose makes a written batch of an async topic visible.
 func (p *Partition) expose(e *index.Entry) {
 	p.mu.Lock()
-	p.raise(e)
+	if e.Last >= p.durable {
+		p.raise(e)
+	}
 	p.mu.Unlock()
 }
 

@@ -31,6 +31,7 @@ func (p *Partition) delete(ctx context.Context, epoch int32) error {
 	p.state = Closed
 	p.wake()
 	p.mu.Unlock()
+	p.releaseAll()
 	return nil
 }
 

@@ -158,8 +158,12 @@ func (p *Partition) install(h *tier.Head) {
 		p.wantCeiling = 0
 	}
 	p.mergeEpochs(h.Epochs)
+	safe := p.isSafe()
 	p.mu.Unlock()
 	p.set.markDirty(p)
+	if safe {
+		p.set.tellSafe(p)
+	}
 	if late {
 		if err := p.raiseStart(p.set.ctx); err != nil {
 			p.set.event(Warn, p, "the start offset could not be written to the log; it moves when that is possible", err)

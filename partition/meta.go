@@ -25,7 +25,7 @@ type meta struct {
 	Extents     int          `json:"extents,omitempty"`
 	Archived    int64        `json:"archived,omitempty"`
 	Async       bool         `json:"async,omitempty"`
-	Object      bool         `json:"object,omitempty"`
+	Object      bool         `json:"object,omitempty"` // and what the bucket lacks was never acknowledged
 	Jump        bool         `json:"jump,omitempty"`
 	Rebooted    bool         `json:"rebooted,omitempty"`
 	JumpFrom    uint64       `json:"jump_from,omitempty"`
@@ -41,7 +41,7 @@ func (p *Partition) encodeMeta() (metadata, head []byte) {
 	m := meta{
 		Topic: p.Topic(), Epoch: p.epoch, Start: max(p.start, p.noting), Next: p.stored, Local: p.local, Tiered: p.tiered, Ceiling: p.ceiling,
 		Epochs: p.epochs, HeadVersion: p.headVersion, HeadStart: p.headStart, HeadKnown: p.headKnown, Extents: p.extents, Archived: p.archived,
-		Async: p.async, Object: p.object, Jump: p.jump || p.atRisk, Rebooted: p.rebooted, JumpFrom: p.jumpFrom,
+		Async: p.async, Object: p.isSafe() || p.wasObject, Jump: p.jump || p.atRisk, Rebooted: p.rebooted, JumpFrom: p.jumpFrom,
 	}
 	b, err := json.Marshal(&m)
 	head, p.headDirty = p.headDirty, nil

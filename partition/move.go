@@ -139,10 +139,15 @@ func (p *Partition) handOver(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
-	end, draining := p.next, p.state == Draining
+	end, draining, start, unaligned := p.next, p.state == Draining, p.start, p.start > p.headStart
 	p.mu.Unlock()
 	if !draining {
 		return errLeft
+	}
+	if unaligned { // the new owner knows no start but the head's
+		if err := p.deleteInHead(ctx, start, p.set.o.Now()); err != nil {
+			return err
+		}
 	}
 	if err := p.rollTo(ctx, end); err != nil {
 		return err

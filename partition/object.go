@@ -55,7 +55,13 @@ func (p *Partition) reclass(ctx context.Context) error {
 	p.mu.Lock()
 	object, epoch := p.object, p.epoch
 	p.declassing = object && !want
+	declassing := p.declassing
 	p.mu.Unlock()
+	if declassing {
+		// The next run must not take for unacknowledged what is only here.
+		p.set.markDirty(p)
+		return p.set.secure()
+	}
 	if object || !want {
 		return nil
 	}
@@ -69,13 +75,15 @@ func (p *Partition) reclass(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == Writing && p.epoch == epoch {
-		return p.becomeObject(p.durable)
+		// What was appended before may be acknowledged on less.
+		return p.becomeObject(p.durable, p.next)
 	}
 	return errLeft
 }
 
 // reclassed follows when etcd knows whether the partition is safe.
 func (p *Partition) reclassed() {
+	p.set.markDirty(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.declassing {
@@ -86,11 +94,10 @@ func (p *Partition) reclassed() {
 }
 
 // becomeObject has everything that is not in the bucket queued for the stream; durable is what may be seen already, and
-// the partition is safe once the bucket has that. The caller holds p.mu.
-func (p *Partition) becomeObject(durable int64) error {
+// the partition is safe once the bucket has what lies below safeAt. The caller holds p.mu.
+func (p *Partition) becomeObject(durable, safeAt int64) error {
 	// What was uploaded in this run is in the stream that the head names.
-	p.object, p.queuedTo, p.safeAt = true, p.covered(), durable
-	p.durable = min(durable, p.stored)
+	p.object, p.queuedTo, p.safeAt, p.durable = true, max(p.covered(), p.sent), safeAt, durable
 	left, err := p.unqueued(p.stored)
 	if err != nil {
 		return err

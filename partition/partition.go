@@ -91,14 +91,16 @@ type Partition struct {
 	move   moving // belongs to the reconcile loop
 
 	object     bool         // acknowledged when the bucket has it (object.go)
-	wasObject  bool         // in the run before, as far as the index says
+	wasObject  bool         // and safe, in the run before, as far as the index says
 	bundledAt  int64        // when the last bundle was queued, ms
 	staleTo    int64        // where the partition ended when it was prepared
 	declassing bool         // ceases to be object as soon as etcd says so
 	uploaded   int64        // first offset that this run's stream hasn't acknowledged
+	sent       int64        // first offset that isn't in this run's stream, nor under way there; below it nothing is missing that a head lacks
 	queuedTo   int64        // first offset that isn't queued for the stream
 	safeAt     int64        // the partition is safe once the bucket covers this offset
 	inStream   []streamPart // that the head doesn't cover yet
+	unneeded   bool         // nobody will ever need parts of it: its topic was deleted, or it was dropped here
 
 	reported   bool       // an unknown topic was reported
 	maintained maintained // belongs to the maintenance loop

@@ -27,7 +27,8 @@ func (p *Partition) prepare(ctx context.Context, a cluster.Assignment) error {
 	if err := p.drain(ctx); err != nil {
 		return err
 	}
-	if err := p.claimHead(ctx, a); err != nil {
+	object := p.wantsObject() // once: a change meanwhile is followed when the partition is Writing
+	if err := p.claimHead(ctx, a, object); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -52,7 +53,7 @@ func (p *Partition) prepare(ctx context.Context, a cluster.Assignment) error {
 			return fmt.Errorf("void the offsets that the reboot may have lost: %w", err)
 		}
 	}
-	if err := p.enterClass(a); err != nil {
+	if err := p.enterClass(a, object); err != nil {
 		return err
 	}
 	p.set.markDirty(p)
@@ -61,9 +62,8 @@ func (p *Partition) prepare(ctx context.Context, a cluster.Assignment) error {
 
 // claimHead learns what the bucket says of the partition, as far as it must be asked, and takes it over. The caller
 // holds swap.
-func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment) error {
+func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment, object bool) error {
 	epoch := a.Epoch
-	object := p.wantsObject()
 	p.mu.Lock()
 	fresh := epoch == firstEpoch && p.next == 0
 	ask := !p.localSuffices(epoch) || object && !fresh
@@ -88,6 +88,7 @@ func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment) error {
 	// Somebody else may have had it, who may still swap the head unless it is claimed now.
 	eager := epoch > firstEpoch && !p.traced
 	p.epoch, p.headOwned, p.headKnown = epoch, false, true
+	p.leaving = false // a claim is a swap
 	p.mu.Unlock()
 	if err := p.takeOver(ctx, object, eager); err != nil {
 		return err
@@ -102,15 +103,15 @@ func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment) error {
 }
 
 // enterClass ends the preparation: what may be seen from here on depends on the topic's durability.
-func (p *Partition) enterClass(a cluster.Assignment) error {
-	object, async := p.wantsObject(), p.cfg.Load().Durability == cluster.Async
+func (p *Partition) enterClass(a cluster.Assignment, object bool) error {
+	async := p.cfg.Load().Durability == cluster.Async
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// All that is here is synced, so only what comes may be lost.
 	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
-	p.move, p.declassing, p.staleTo = moving{}, false, p.next
+	p.move, p.declassing, p.staleTo, p.wasObject = moving{}, false, p.next, false
 	if !object {
-		p.object = false
+		p.object, p.queuedTo = false, max(p.covered(), p.sent)
 		return nil
 	}
 	seen := p.next
@@ -118,7 +119,7 @@ func (p *Partition) enterClass(a cluster.Assignment) error {
 		// What the bucket lacks was never acknowledged, nor seen.
 		seen = max(p.covered(), p.start)
 	}
-	return p.becomeObject(seen)
+	return p.becomeObject(seen, seen)
 }
 
 // localSuffices says whether the head needn't be asked for: a partition that was never started before has none, and of

@@ -161,7 +161,9 @@ func (s *Set) follow(pl *plan, id frame.PartitionID, a cluster.Assignment, t *cl
 			s.followClass(pl, p, a, t.Config.Durability)
 		}
 	case cluster.Draining:
-		if current {
+		if current && p.state == Failed {
+			pl.failed = append(pl.failed, start{p, a})
+		} else if current {
 			s.followMove(pl, p, a)
 		}
 	case cluster.Unassigned, cluster.Failed, cluster.Deleted:

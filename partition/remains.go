@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
@@ -68,17 +69,20 @@ func (p *Partition) dropRemains(h *tier.Head) error {
 	if err := p.dropLocal(); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(h.Pending, p.set.ownStream) {
+		p.releaseAll()
+	}
 	p.set.forget(p)
 	p.set.kickReclaim()
 	return errLeft
 }
 
 // divergence finds the first local record that the archive doesn't have: it lies behind the head's end, or in a range
-// that belongs to another epoch there. Records of a partition that was `object` were never acknowledged then: its
-// acknowledged ones are in the archive.
+// that belongs to another epoch there. Of a partition that was safe (object, and all of it acknowledged by the
+// bucket) these were never acknowledged.
 func (p *Partition) divergence(h *tier.Head) (from int64, batches int, err error) {
 	p.mu.Lock()
-	begin, object := max(p.local, p.start), p.object || p.wasObject
+	begin, object := max(p.local, p.start), p.isSafe() || p.wasObject
 	p.mu.Unlock()
 	if object {
 		return 0, 0, nil

@@ -123,7 +123,7 @@ func (p *Partition) rollback(next int64, kept []queued, end uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = min(p.next, next)
-	p.stored = min(p.stored, p.next)
+	p.stored, p.safeAt = min(p.stored, p.next), min(p.safeAt, p.next)
 	p.trimEpochs(p.next)
 	p.announce = true // the frame that announced this place may be lost, too
 	p.void = p.void || p.next == p.local

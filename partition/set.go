@@ -281,8 +281,11 @@ func (s *Set) Close(ctx context.Context) error {
 		p.mu.Unlock()
 	}
 	s.cancel()
+	// Also while others end: one of them may wait for room in the stream, for as long as the bucket doesn't answer.
+	ended := make(chan error, 1)
+	go func() { ended <- s.closeStream(ctx) }()
 	s.work.Wait()
-	err := s.closeStream(ctx)
+	err := errors.Join(<-ended, s.closeStream(ctx)) // again: the stream may have been opened meanwhile
 	err = errors.Join(err, s.log.Sync(ctx))
 	if err == nil {
 		err = s.settleAll(ctx)

@@ -215,13 +215,14 @@ func (st *stream) send(us []upload) bool {
 		st.settle(bytes)
 		return true
 	}
+	// Noted under its number before it has it (nobody else puts): in between the sweep would take the floor past it.
+	st.note(w.Next(), parts, bytes)
 	st.setFloor(w)
 	u, err := w.Put(b)
 	if err != nil {
 		st.dead(err)
 		return false
 	}
-	st.note(u.Seq, parts, bytes)
 	select {
 	case st.flights <- flight{u, parts, bytes}:
 		return true
@@ -257,11 +258,11 @@ func (st *stream) build(w *wal.Writer, us []upload) (b *wal.Builder, parts []str
 func (st *stream) add(b *wal.Builder, src *rollSource, r *logReader, group []upload) (streamed, bool) {
 	p := group[0].p
 	p.mu.Lock()
-	from, serving, epoch := p.covered(), p.serving() || p.state == Recovering, p.epoch
+	from, serving, epoch := max(p.covered(), p.sent), p.serving() || p.state == Recovering, p.epoch
 	p.mu.Unlock()
 	group = slices.DeleteFunc(group, func(u upload) bool { return u.entry.Last < from })
-	if !serving || len(group) == 0 {
-		return streamed{}, false
+	if !serving || len(group) == 0 || group[0].entry.Base > from {
+		return streamed{}, false // what lies before these was left out when the partition failed: all of it is queued again
 	}
 	b.Begin(wal.Part{ID: p.id, Topic: p.Topic(), Epoch: epoch})
 	pt := streamed{p: p, since: group[0].entry.AppendTime}
@@ -282,6 +283,9 @@ func (st *stream) add(b *wal.Builder, src *rollSource, r *logReader, group []upl
 		pt.to = e.Last + 1
 		pt.bytes += int64(e.Length)
 	}
+	p.mu.Lock()
+	p.sent = max(p.sent, pt.to)
+	p.mu.Unlock()
 	return pt, pt.to > 0
 }
 

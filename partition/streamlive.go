@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/tierbroker/tierbroker/tier/wal"
@@ -36,6 +37,9 @@ func (st *stream) note(seq uint64, parts []streamed, bytes int64) {
 		p.mu.Lock()
 		p.inStream = append(p.inStream, streamPart{seq, parts[i].to})
 		p.releaseParts(p.tiered)
+		if p.unneeded {
+			p.releaseParts(math.MaxInt64)
+		}
 		p.mu.Unlock()
 	}
 }
@@ -50,6 +54,14 @@ func (p *Partition) releaseParts(to int64) {
 	if n > 0 {
 		p.inStream = slices.Delete(p.inStream, 0, n)
 	}
+}
+
+// releaseAll forgets all parts, also of objects that are being made: no head will ever need them.
+func (p *Partition) releaseAll() {
+	p.mu.Lock()
+	p.unneeded = true
+	p.releaseParts(math.MaxInt64)
+	p.mu.Unlock()
 }
 
 func (st *stream) release(seq uint64) {

@@ -228,7 +228,10 @@ func (w *Writer) Sweep(ctx context.Context, now int64) (int, error) {
 // seal: the stream stays as it is for whoever needs it. A second call is the same.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
-	w.closing = true
+	if !w.closing {
+		w.closing = true
+		close(w.ended)
+	}
 	w.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

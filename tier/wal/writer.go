@@ -45,6 +45,7 @@ type Writer struct {
 	op    bucket.Op
 	id    attemptID
 	slots chan struct{} // one for each object that is put and not acknowledged
+	ended chan struct{} // closed when no further Put is taken
 	dead  chan struct{} // closed when the stream is found to be sealed
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -101,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 	}
 	w := &Writer{
 		o: o, op: bucket.Op{Class: bucket.ClassWAL, Kind: bucket.KindWAL}, id: newAttempt(),
-		slots: make(chan struct{}, o.MaxInFlight), dead: make(chan struct{}), indexed: noIndex,
+		slots: make(chan struct{}, o.MaxInFlight), ended: make(chan struct{}), dead: make(chan struct{}), indexed: noIndex,
 	}
 	w.ctx, w.stop = context.WithCancel(ctx)
 	w.slots <- struct{}{}
@@ -198,6 +199,8 @@ func (w *Writer) Put(b *Builder) (*Upload, error) {
 	select {
 	case w.slots <- struct{}{}:
 	case <-w.dead:
+		return nil, w.putError()
+	case <-w.ended:
 		return nil, w.putError()
 	case <-w.ctx.Done():
 		return nil, w.putError()
