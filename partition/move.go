@@ -23,8 +23,8 @@ import (
 const (
 	// warmPatience is how long the owner waits for its target to warm up.
 	warmPatience = 3 * time.Second
-	// drainPatience is how long a partition may refuse writes before its owner gives up and goes on serving.
-	drainPatience = 15 * time.Second
+	// moveRest is how long a partition serves at least after it gave a move up, in times of SetOptions.DrainPatience.
+	moveRest = 4
 )
 
 // moving is what an owner knows of the move of a partition. It belongs to the reconcile loop.
@@ -32,6 +32,7 @@ type moving struct {
 	target int32
 	since  time.Time // when the owner first saw the target
 	drains time.Time // when it began to refuse writes; zero before
+	rests  time.Time // after a move that was given up: no other one before
 }
 
 // followMove decides what the assignment of a partition that this broker serves asks for. The caller holds p.mu.
@@ -48,7 +49,7 @@ func (s *Set) followMove(pl *plan, p *Partition, a cluster.Assignment) {
 		if p.move.drains.IsZero() {
 			p.move.drains = time.Now()
 		}
-		if time.Since(p.move.drains) > drainPatience {
+		if time.Since(p.move.drains) > s.o.DrainPatience {
 			pl.undraining = append(pl.undraining, start{p, a})
 			return
 		}
@@ -59,9 +60,11 @@ func (s *Set) followMove(pl *plan, p *Partition, a cluster.Assignment) {
 		// to drain is no matter: then its job is under way.)
 		pl.undraining = append(pl.undraining, start{p, a})
 	case a.Target == cluster.NoBroker || a.Target == s.o.Broker || p.state != Writing:
-		p.move = moving{}
+		p.move = moving{rests: p.move.rests}
+	case time.Now().Before(p.move.rests):
+		pl.later = true // the bucket takes no tail now; until the controller gives the move up, writes go on here
 	case p.move.target != a.Target || p.move.since.IsZero():
-		p.move = moving{target: a.Target, since: time.Now()}
+		p.move = moving{target: a.Target, since: time.Now(), rests: p.move.rests}
 		fallthrough
 	default:
 		if a.Warm || time.Since(p.move.since) > warmPatience {
@@ -104,7 +107,7 @@ func (s *Set) drainAll(drains []start) error {
 func (p *Partition) undrain(epoch int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.move = moving{}
+	p.move = moving{rests: time.Now().Add(moveRest * p.set.o.DrainPatience)}
 	if p.state == Draining && p.epoch == epoch && !p.set.closing.Load() {
 		p.state = Writing
 		p.wake()

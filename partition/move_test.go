@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/cluster"
+	"github.com/tierbroker/tierbroker/tier/bucket"
 )
 
 // produceSeq appends one record with an idempotent producer and returns what the model has to hold.
@@ -181,4 +183,26 @@ func TestComesBackAfterOvertaken(t *testing.T) {
 	_, ack := produceSeq(t, p, 7, 1, "b")
 	require.True(t, ack.Duplicate)
 	require.Equal(t, r2.offset, ack.BaseOffset)
+}
+
+// A bucket that takes no tail makes the owner give the move up and serve on, for a while at least; when the bucket takes
+// data again, the move is made.
+func TestMoveWhileTheBucketIsDown(t *testing.T) {
+	pl := newPlane(t, 2)
+	n := pl.nodes[1]
+	n.kill(1)
+	n.tune = func(o *SetOptions) { o.DrainPatience = 60 * time.Millisecond }
+	n.open()
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "a")
+	n.store.SetPlan(func(bucket.Call) bucket.Action { return bucket.Action{Before: bucket.ErrUnavailable} })
+	pl.keepTarget = true
+	pl.target(id, 2)
+	eventually(t, func() bool { return p.State() == Draining }, func() string { return "never drains" })
+	eventually(t, func() bool { return p.State() == Writing }, func() string { return "never gives up" })
+	r2, _ := produceSeq(t, p, 7, 1, "b")
+	require.Equal(t, int32(2), pl.assignment(id).Target)
+	n.store.SetPlan(nil)
+	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
 }

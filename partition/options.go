@@ -51,6 +51,7 @@ type SetOptions struct {
 	ProducerExpiry    time.Duration // an idempotent producer is forgotten after so much idleness; default 24 h
 	OpenWorkers       int           // heads fetched at once while partitions recover; default 32
 	BucketCallTimeout time.Duration // deadline of one roll, swap or cold read; default 60 s
+	DrainPatience     time.Duration // a partition that is moved may refuse writes so long before its owner gives up and goes on serving; default 15 s
 	RetryPause        time.Duration // before something that failed is tried again, doubled where that goes on; default 1 s
 }
 
@@ -69,6 +70,7 @@ func (o *SetOptions) setDefaults() {
 	def(&o.ProducerExpiry, 24*time.Hour)
 	def(&o.BucketCallTimeout, time.Minute)
 	def(&o.RetryPause, time.Second)
+	def(&o.DrainPatience, 15*time.Second)
 	if o.StreamBytes <= 0 {
 		o.StreamBytes = 4 << 20
 	}

@@ -38,6 +38,8 @@ type plane struct {
 	topics   map[frame.TopicID]*cluster.Topic
 	assigned map[frame.PartitionID]cluster.Assignment
 	nodes    map[int32]*node
+
+	keepTarget bool // a move that its owner gave up stays wished, as with the real controller
 }
 
 // node is one broker of a plane: its disk outlives its runs.
@@ -295,7 +297,7 @@ func (n *node) Transition(_ context.Context, ts []cluster.Transition) error {
 			a.Owner, a.OwnerIncarnation, a.Epoch, a.Target, a.Warm = t.NewOwner, t.NewIncarnation, a.Epoch+1, cluster.NoBroker, false
 		case t.To == cluster.Writing:
 			a.Jump = false
-			if t.From == cluster.Draining {
+			if t.From == cluster.Draining && !pl.keepTarget {
 				a.Target, a.Warm = cluster.NoBroker, false
 			}
 		}
