@@ -75,6 +75,9 @@ const walSegmentBytes = 16 << 20
 // memberDir is etcd's own directory, below that of EmbeddedOptions.
 const memberDir = "member"
 
+// unbornDir is where memberDir is for a moment that is removed, because its first start was killed.
+const unbornDir = "member.unborn"
+
 // StartEmbedded starts etcd and returns when it serves. ErrInUse: another process
 // has the directory. ErrDamaged: its files are. ErrStopped: etcd gave up; what it
 // had begun stays in the process, which should end.
@@ -88,7 +91,7 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 		return nil, err
 	}
 	e := &Embedded{dir: o.Dir, minFree: defaultTo(o.MinFreeBytes, int64(defaultMinFree)), guard: newGuard(), lock: lock}
-	if err := e.checkFiles(); err != nil {
+	if err := e.checkFiles(len(o.Members) < 2); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	config := embeddedConfig(o, e.guard)

@@ -31,8 +31,12 @@ func (e *DamageError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrDamag
 func (e *DamageError) Unwrap() error { return ErrDamaged }
 
 // checkFiles holds database and log of an earlier run against each other. A directory without both is a new one, and one
-// with an unused database is what a first start left behind that was killed.
-func (e *Embedded) checkFiles() error {
+// with an unused database is what a first start left behind that was killed. One that was killed a moment later leaves an
+// unborn member: alone says that it stands alone, and then it is removed and begins again.
+func (e *Embedded) checkFiles(alone bool) error {
+	if err := os.RemoveAll(filepath.Join(e.dir, unbornDir)); err != nil { // a kill has stopped beginAgain
+		return fmt.Errorf("start etcd: %w", err)
+	}
 	hasLog, err := e.hasLog()
 	if err != nil {
 		return err
@@ -43,6 +47,12 @@ func (e *Embedded) checkFiles() error {
 	}
 	var db boltState
 	hasDB := err == nil && info.Size() > 0
+	if hasDB && !hasLog && boltTorn(e.dbPath()) {
+		if err := os.Remove(e.dbPath()); err != nil {
+			return fmt.Errorf("start etcd: %w", err)
+		}
+		return nil
+	}
 	if hasDB {
 		if db, err = checkBolt(e.dbPath()); err != nil {
 			return err
@@ -54,16 +64,36 @@ func (e *Embedded) checkFiles() error {
 		}
 		return nil
 	}
-	snapshot, last, err := e.checkLog()
+	log, err := e.checkLog()
 	switch {
 	case err != nil:
 		return err
-	case snapshot > 0 && !hasDB:
+	case alone && hasDB && log.unborn(db):
+		return e.beginAgain()
+	case log.snapshot > 0 && !hasDB:
 		return &DamageError{e.dbPath(), "the database is missing or empty, and the log beside it begins later"}
-	case db.applied < snapshot:
-		return &DamageError{e.dbPath(), fmt.Sprintf("the database ends at entry %d, and the log begins at %d", db.applied, snapshot)}
-	case db.applied > last:
-		return &DamageError{e.walDir(), fmt.Sprintf("the log ends at entry %d, and the database has %d", last, db.applied)}
+	case alone && !hasDB && log.unborn(db):
+		return &DamageError{e.dbPath(), "the database is missing or empty, and the log beside it has nothing"}
+	case db.applied < log.snapshot:
+		return &DamageError{e.dbPath(), fmt.Sprintf("the database ends at entry %d, and the log begins at %d", db.applied, log.snapshot)}
+	case db.applied > log.last:
+		return &DamageError{e.walDir(), fmt.Sprintf("the log ends at entry %d, and the database has %d", log.last, db.applied)}
+	}
+	return nil
+}
+
+// beginAgain removes an unborn member. The rename makes it one step: half a member would look like a damaged one.
+func (e *Embedded) beginAgain() error {
+	unborn := filepath.Join(e.dir, unbornDir)
+	if err := os.Rename(filepath.Join(e.dir, memberDir), unborn); err != nil {
+		return fmt.Errorf("start etcd: remove what a first start left that was killed: %w", err)
+	}
+	d, err := os.Open(e.dir)
+	if err != nil {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close(), os.RemoveAll(unborn)); err != nil {
+		return fmt.Errorf("start etcd: remove what a first start left that was killed: %w", err)
 	}
 	return nil
 }
@@ -73,8 +103,21 @@ func (e *Embedded) hasLog() (bool, error) {
 	return len(files) > 0, err
 }
 
-// checkLog reads the whole log. It returns the entry of its newest snapshot, and its last entry.
-func (e *Embedded) checkLog() (snapshot, last uint64, err error) {
+// logState is what checkFiles wants to know of the log.
+type logState struct {
+	snapshot, last uint64 // entries: that of its newest snapshot, and its last one
+	blank          bool   // it has never noted a term, a vote or a commit
+}
+
+// unborn: the log was made and the member killed before it had noted its first entry, the one that makes it a member of its
+// own cluster. Such a member never elects itself. The database may have that entry already, since both are written at once. A
+// member that has ever confirmed anything, or voted, has a log that says so.
+func (l logState) unborn(db boltState) bool {
+	return l.blank && l.snapshot == 0 && l.last <= 1 && db.applied <= 1 && db.keys == 0
+}
+
+// checkLog reads the whole log.
+func (e *Embedded) checkLog() (l logState, err error) {
 	dir := e.walDir()
 	damaged := func(err error) error { return &DamageError{dir, "the log can't be read: " + err.Error()} }
 	defer func() {
@@ -85,7 +128,7 @@ func (e *Embedded) checkLog() (snapshot, last uint64, err error) {
 	lg := zap.NewNop()
 	snaps, err := wal.ValidSnapshotEntries(lg, dir)
 	if err != nil {
-		return 0, 0, damaged(err)
+		return l, damaged(err)
 	}
 	from := &walpb.Snapshot{}
 	if len(snaps) > 0 {
@@ -93,22 +136,23 @@ func (e *Embedded) checkLog() (snapshot, last uint64, err error) {
 	}
 	w, err := wal.OpenForRead(lg, dir, from)
 	if err != nil {
-		return 0, 0, damaged(err)
+		return l, damaged(err)
 	}
 	defer w.Close() //nolint:errcheck // it always fails for a log that is only read: there is no directory to close
 	metadata, state, entries, err := w.ReadAll()
 	if err != nil {
-		return 0, 0, damaged(err)
+		return l, damaged(err)
 	}
-	last = from.GetIndex()
+	l.snapshot, l.last = from.GetIndex(), from.GetIndex()
+	l.blank = state.GetTerm() == 0 && state.GetVote() == 0 && state.GetCommit() == 0
 	if n := len(entries); n > 0 {
-		last = entries[n-1].GetIndex()
+		l.last = entries[n-1].GetIndex()
 	}
 	switch {
 	case len(metadata) == 0:
-		return 0, 0, damaged(errors.New("it does not say whose it is"))
-	case state.GetCommit() > last:
-		return 0, 0, damaged(fmt.Errorf("it ends at entry %d, and %d was committed", last, state.GetCommit()))
+		return l, damaged(errors.New("it does not say whose it is"))
+	case state.GetCommit() > l.last:
+		return l, damaged(fmt.Errorf("it ends at entry %d, and %d was committed", l.last, state.GetCommit()))
 	}
-	return from.GetIndex(), last, nil
+	return l, nil
 }
