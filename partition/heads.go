@@ -147,7 +147,9 @@ func (p *Partition) install(h *tier.Head) {
 	p.headVersion, p.headKnown, p.headDirty = h.Version, true, encoded
 	p.tiered, p.ceiling = max(p.tiered, h.End), max(p.ceiling, h.Ceiling)
 	p.releaseParts(p.tiered)
-	p.raiseCovered()
+	if h.Owner == p.set.o.Broker && h.OwnerIncarnation == p.set.o.Incarnation {
+		p.raiseCovered() // what another owner's head covers isn't what this one has
+	}
 	p.extents, p.archived = int(h.Objects), h.Bytes
 	p.headStart = h.Start
 	late := h.Start > p.startSaved

@@ -69,6 +69,10 @@ func (p *Partition) dropRemains(h *tier.Head) error {
 	if err := p.dropLocal(); err != nil {
 		return err
 	}
+	// A machine that loses its power must not find what was dropped, when the head names this broker again.
+	if err := p.set.log.Sync(p.set.ctx); err != nil {
+		return storageError(err)
+	}
 	if !slices.ContainsFunc(h.Pending, p.set.ownStream) {
 		p.releaseAll()
 	}

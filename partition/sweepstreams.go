@@ -51,7 +51,7 @@ func (s *Set) sweepStream(ctx context.Context, img *cluster.Image, id wal.Stream
 	defer cancel()
 	sealed, err := wal.Find(ctx, s.o.WAL.Bucket, streamOp, id)
 	if errors.Is(err, wal.ErrNotSealed) {
-		if !s.unregistered(img, id) {
+		if newest := s.image.Load(); !s.unregistered(newest, id) {
 			return nil
 		}
 		sealed, err = wal.Seal(ctx, s.o.WAL.Bucket, streamOp, id, s.o.WAL.ClusterIncarnation)
