@@ -86,6 +86,8 @@ kafka-config:
   retention.ms: 5
   nonsense: 1
 log-level: warn
+bucket: s4://x
+max-inflight-bytes: 1MiB
 `)
 	_, err := Load(Input{
 		File:  path,
@@ -97,6 +99,7 @@ log-level: warn
 			}
 			return nil
 		},
+		CheckBucket: func(url string) error { return errors.New("no bucket is " + url) },
 	})
 	var faults Faults
 	require.ErrorAs(t, err, &faults)
@@ -107,7 +110,9 @@ F:6: roles: "brokr" is none of broker, controller; did you mean "broker"?
 F:10: log-level: set a second time; first in line 4
 $TIERBROKER_COLD_WORKER: unknown setting "cold-worker"; did you mean "cold-workers"?
 --kafka-listen: kafka-listen: "nine" is not HOST:PORT
-F:9: kafka-config: unknown Kafka setting "nonsense"`, "F:", path+":"), faults.Error())
+F:9: kafka-config: unknown Kafka setting "nonsense"
+F:11: bucket: no bucket is s4://x
+F:12: max-inflight-bytes: 1MiB is below max-request-bytes (100MiB): the largest request could never be read`, "F:", path+":"), faults.Error())
 }
 
 func TestBrokenFiles(t *testing.T) {

@@ -30,6 +30,9 @@ type Input struct {
 	// CheckKafka, when set, judges each entry of kafka-config. Those settings
 	// belong to a higher floor than this package, so the caller lends the check.
 	CheckKafka func(key, value string) error
+	// CheckBucket, when set, judges the bucket's URL, for the same reason; an
+	// empty one isn't asked about.
+	CheckBucket func(url string) error
 }
 
 // Fault is one thing that is wrong.
@@ -82,9 +85,8 @@ func Load(in Input) (*Config, error) {
 	l.env(in.Env)
 	l.flags(in.Flags)
 	l.kafka()
-	if len(l.faults) == 0 {
-		l.faults = l.c.crossCheck()
-	}
+	l.bucket()
+	l.cross()
 	if len(l.faults) > 0 {
 		return nil, Faults(l.faults)
 	}
@@ -278,9 +280,33 @@ func (l *loader) kafka() {
 		found = append(found, Fault{Where: where, Name: "kafka-config", Message: err.Error()})
 	}
 	slices.SortFunc(found, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(a.Where, b.Where), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(len(a.Where), len(b.Where)), cmp.Compare(a.Where, b.Where), cmp.Compare(a.Message, b.Message))
 	})
 	l.faults = append(l.faults, found...)
+}
+
+// bucket judges the bucket's URL, wherever it came from.
+func (l *loader) bucket() {
+	if l.in.CheckBucket == nil || l.c.Bucket == "" {
+		return
+	}
+	if err := l.in.CheckBucket(l.c.Bucket); err != nil {
+		l.fault(l.c.Source("bucket"), "bucket", err.Error())
+	}
+}
+
+// cross adds what is wrong between settings, but nothing about a setting that has
+// a fault of its own: its value is not what the operator wrote.
+func (l *loader) cross() {
+	faulty := make(map[string]bool)
+	for _, f := range l.faults {
+		faulty[f.Name] = true
+	}
+	for _, f := range l.c.crossCheck() {
+		if !faulty[f.Name] {
+			l.faults = append(l.faults, f)
+		}
+	}
 }
 
 func at(path string, n *yaml.Node) string { return fmt.Sprintf("%s:%d", path, n.Line) }

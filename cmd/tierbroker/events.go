@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strings"
 
 	"go.uber.org/zap"
@@ -63,7 +65,11 @@ func controllerEvent(log *zap.Logger) func(controller.Event) {
 		case controller.Elected:
 			log.Info("this node is the controller")
 		case controller.Deposed:
-			log.Info("this node is no longer the controller", zap.Error(e.Err))
+			var fields []zap.Field
+			if !errors.Is(e.Err, context.Canceled) { // it is stopping, as was asked
+				fields = append(fields, zap.Error(e.Err))
+			}
+			log.Info("this node is no longer the controller", fields...)
 		case controller.Changed:
 			for i := range e.Changes {
 				logChange(log, &e.Changes[i])

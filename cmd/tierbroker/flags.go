@@ -49,7 +49,7 @@ func usage(s *config.Setting) string {
 
 // loadConfig reads the configuration for a command. Its error is the operator's.
 func loadConfig(cmd *cobra.Command) (*config.Config, error) {
-	in := config.Input{Flags: map[string]string{}, Env: os.Environ(), CheckKafka: checkKafka}
+	in := config.Input{Flags: map[string]string{}, Env: os.Environ(), CheckKafka: checkKafka, CheckBucket: checkBucket}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name == "config" {
 			in.File = f.Value.String()

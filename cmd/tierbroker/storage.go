@@ -39,14 +39,25 @@ func bucketURL(c *config.Config) (bucket.URL, error) {
 		}
 		text = bucket.URL{Scheme: bucket.SchemeFile, Path: dir}.String()
 	}
-	u, err := bucket.ParseURL(text)
+	u, err := parseBucket(text)
 	if err != nil {
 		return u, mistake("bucket: %w", err)
 	}
-	if u.Scheme != bucket.SchemeFile && u.Scheme != bucket.SchemeS3 {
-		return u, mistake("bucket %s: nothing would be kept; use file:///PATH or s3://NAME", text)
-	}
 	return u, nil
+}
+
+func parseBucket(text string) (bucket.URL, error) {
+	u, err := bucket.ParseURL(text)
+	if err == nil && u.Scheme != bucket.SchemeFile && u.Scheme != bucket.SchemeS3 {
+		err = fmt.Errorf("%s keeps nothing; use file:///PATH or s3://NAME", text)
+	}
+	return u, err
+}
+
+// checkBucket judges the bucket's URL when the configuration is read.
+func checkBucket(text string) error {
+	_, err := parseBucket(text)
+	return err
 }
 
 // openBucket opens the store without asking it anything.

@@ -23,7 +23,9 @@ type lineParser struct {
 	missing  string
 	previous time.Time
 
-	keyless, stampless int // lines without a match
+	keyless, stampless int    // lines without a match
+	unread             int    // the part of stampless where the pattern matched but the format did not fit
+	example            string // the first of those
 }
 
 type lineOptions struct {
@@ -105,6 +107,12 @@ func (p *lineParser) take(line []byte) (key []byte, stamp time.Time, err error) 
 		return key, stamp, nil
 	}
 	p.stampless++
+	if ok {
+		if p.unread == 0 {
+			p.example = clip(text)
+		}
+		p.unread++
+	}
 	switch p.missing {
 	case missingFail:
 		return nil, time.Time{}, fmt.Errorf("no timestamp in %q: %w", clip(line), why)

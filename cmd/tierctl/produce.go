@@ -368,6 +368,9 @@ func (w *lineWriter) summary(cmd *cobra.Command) {
 	if r.Keyless > 0 {
 		cmd.PrintErrf("%d lines had no key\n", r.Keyless)
 	}
+	if p := w.parser; p.unread > 0 {
+		cmd.PrintErrf("%d lines had a timestamp that --timestamp-format %s can't read, the first of them %q\n", p.unread, w.o.line.timestampFormat, p.example)
+	}
 	if r.Stampless > 0 {
 		cmd.PrintErrf("%d lines had no timestamp (--missing-timestamp %s)\n", r.Stampless, w.o.line.missing)
 	}

@@ -60,9 +60,18 @@ func TestMissingTimestamps(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, stamp.Unix(), missing)
 		require.Equal(t, 1, p.stampless)
+		require.Zero(t, p.unread)
 	}
+	misfit := options
+	misfit.missing, misfit.timestampFormat = missingPrevious, "log4j"
+	p, err := newLineParser(misfit)
+	require.NoError(t, err)
+	_, _, err = p.take([]byte("1438191704 boom"))
+	require.NoError(t, err)
+	require.Equal(t, 1, p.unread, "found, but not in the form that was promised")
+	require.Equal(t, "1438191704", p.example)
 	options.missing = missingFail
-	p, err := newLineParser(options)
+	p, err = newLineParser(options)
 	require.NoError(t, err)
 	_, _, err = p.take([]byte("no number"))
 	require.ErrorContains(t, err, `no timestamp in "no number"`)

@@ -33,7 +33,8 @@ func newTopicDescribe(g *globals) *cobra.Command {
 		Long: `Shows a topic's settings (those that differ from the defaults, or all with
 --all) and its partitions. Offsets from start to tiered are in the bucket, those
 from local start on are in the broker's commit log; consumers see records below
-durable.`,
+durable. In a cluster, only the partitions at the node that is asked (--admin) are
+shown.`,
 		Example: "  tierctl topic describe audit --all",
 		Args:    args(1, 1, "the name of a topic"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +62,7 @@ durable.`,
 			if g.Output == outputTable {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s  id %s, %d partitions, created %s\n\n", detail.Name, detail.ID, detail.Partitions, moment(detail.CreatedAt))
 			}
+			noteElsewhere(cmd, int(detail.Partitions), len(detail.PartitionList))
 			tables := []*table{settings, list}
 			if len(configs) == 0 {
 				tables = tables[1:]

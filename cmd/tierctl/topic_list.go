@@ -18,7 +18,9 @@ func newTopicList(g *globals) *cobra.Command {
 		Short: "List topics with their hot and cold bytes",
 		Long: `Lists topics. Hot bytes lie in the broker's commit log, cold ones in the bucket
 (while the local copy is kept, a record counts in both); pending is what isn't
-in the bucket yet. Sizes come from the admin API and are "-" without it.`,
+in the bucket yet. Sizes come from the admin API and are "-" without it. In a
+cluster, records and bytes are those of the partitions at the node that is asked
+(--admin); a note says how many are elsewhere.`,
 		Example: "  tierctl topic list\n  tierctl topic list -o json",
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,6 +28,7 @@ in the bucket yet. Sizes come from the admin API and are "-" without it.`,
 			if err != nil && !errors.Is(err, errNoAdmin) {
 				return err
 			}
+			sized := err == nil
 			if err != nil {
 				cmd.PrintErrf("note: sizes are missing: %s\n", err)
 				topics, err = g.kafkaTopics(cmd)
@@ -34,20 +37,31 @@ in the bucket yet. Sizes come from the admin API and are "-" without it.`,
 				return err
 			}
 			t := newTable("name", "partitions", "durability", "records", "hot", "cold", "pending", "roll lag", "state")
-			shown := []admin.Topic{}
+			shown, all, here := []admin.Topic{}, 0, 0
 			for _, x := range topics {
 				if x.Internal && !internal {
 					continue
 				}
 				shown = append(shown, x)
+				all, here = all+int(x.Partitions), here+x.Local
 				t.row(x.Name, x.Partitions, dash(x.Durability), x.Offsets, size(x.LocalBytes), size(x.ArchiveBytes), size(x.PendingBytes),
 					age(x.RollLagMs), topicState(&x))
+			}
+			if sized {
+				noteElsewhere(cmd, all, here)
 			}
 			return g.print(cmd, shown, t)
 		},
 	}
 	cmd.Flags().BoolVar(&internal, "internal", false, "list internal topics too")
 	return cmd
+}
+
+// noteElsewhere says that a node told only of its own partitions.
+func noteElsewhere(cmd *cobra.Command, all, here int) {
+	if here < all {
+		cmd.PrintErrf("note: this is about %d of %d partitions; the others are at other nodes: ask each with --admin\n", here, all)
+	}
 }
 
 // topicState sums up the states of a topic's partitions.

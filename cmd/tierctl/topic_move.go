@@ -21,7 +21,8 @@ var rollAction = moveAction{
 	short: "Bring everything into the bucket now",
 	long: `Uploads what the bucket doesn't have yet and commits it to the head of each
 partition, without waiting for segment.bytes or segment.ms. Safe at any time and
-harmless to repeat.`,
+harmless to repeat. In a cluster, this is done at the node that is asked: give
+each broker's --admin in turn.`,
 	example:  "  tierctl topic roll audit\n  tierctl topic roll audit --partition 3",
 	progress: func(t *admin.TopicDetail) int64 { return t.PendingBytes },
 }
@@ -31,7 +32,8 @@ var evictAction = moveAction{
 	short: "Drop local copies that the bucket covers",
 	long: `Drops the local copies of records that are in the bucket, so that they are read
 from there. Nothing that isn't in the bucket is dropped: roll first to evict
-everything.`,
+everything. In a cluster, this is done at the node that is asked: give each
+broker's --admin in turn.`,
 	example:  "  tierctl topic roll audit && tierctl topic evict audit",
 	progress: func(t *admin.TopicDetail) int64 { return t.LocalBytes },
 }
@@ -49,6 +51,9 @@ func newTopicMove(g *globals, a moveAction) *cobra.Command {
 				r, err := g.move(cmd.Context(), a, name, partition)
 				if err != nil {
 					return err
+				}
+				if d, err := g.adminTopic(cmd.Context(), name); err == nil && partition < 0 {
+					noteElsewhere(cmd, int(d.Partitions), len(r.Partitions))
 				}
 				results = append(results, r)
 				failed += r.Failed
