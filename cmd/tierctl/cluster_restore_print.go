@@ -91,7 +91,13 @@ func printPlan(w io.Writer, r *restoreReport) error {
 	}
 	t := newTable("topic", "partition", "start", "end", "newest", "records", "wal", "next", "note")
 	for _, topic := range r.Topics {
-		for _, q := range topic.Partitions {
+		for i := 0; i < len(topic.Partitions); {
+			q, n := topic.Partitions[i], emptyRun(topic.Partitions[i:])
+			i += n
+			if n > 1 {
+				t.row(topic.Name, fmt.Sprintf("%d-%d", q.Partition, q.Partition+int32(n)-1), q.Start, q.End, "-", 0, 0, q.Next, dash(partitionNote(topic, q)))
+				continue
+			}
 			t.row(topic.Name, q.Partition, q.Start, q.End, moment(q.Newest), q.Records, max(q.End-q.Rolled, 0), q.Next, dash(partitionNote(topic, q)))
 		}
 	}
@@ -130,6 +136,19 @@ func printPlan(w io.Writer, r *restoreReport) error {
 	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// emptyRun counts the partitions at the front of which no record comes back and
+// that are all alike, so that fifty of them take one line; at least 1.
+func emptyRun(list []*restore.Partition) int {
+	a, n := list[0], 1
+	for _, b := range list[1:] {
+		if b.Head != a.Head || b.Records != 0 || a.Records != 0 || b.Start != a.Start || b.End != a.End || b.Next != a.Next || b.Partition != a.Partition+int32(n) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 func partitionNote(t *restore.Topic, q *restore.Partition) string {

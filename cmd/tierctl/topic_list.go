@@ -18,9 +18,10 @@ func newTopicList(g *globals) *cobra.Command {
 		Short: "List topics with their hot and cold bytes",
 		Long: `Lists topics. Hot bytes lie in the broker's commit log, cold ones in the bucket
 (while the local copy is kept, a record counts in both); pending is what isn't
-in the bucket yet. Sizes come from the admin API and are "-" without it. In a
-cluster, records and bytes are those of the partitions at the node that is asked
-(--admin); a note says how many are elsewhere.`,
+in the bucket yet. Records are offsets from start to end: those that a restore or
+a forced move skipped count too. Sizes come from the admin API and are "-"
+without it. In a cluster, records and bytes are those of the partitions at the
+node that is asked (--admin); a note says how many are elsewhere.`,
 		Example: "  tierctl topic list\n  tierctl topic list -o json",
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
