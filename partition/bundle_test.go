@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tierbroker/tierbroker/batch"
 )
 
 // A sync partition that is too quiet to be rolled goes into a bundle after segment.ms. When its broker's disk is lost and
@@ -42,6 +44,13 @@ func TestBundle(t *testing.T) {
 	n.wipe()
 	pl.give(id, 2, true)
 	q := pl.await(id, 2)
+	void, err := q.Read(context.Background(), ReadRequest{Offset: 5, MaxBytes: 1 << 20})
+	require.NoError(t, err)
+	require.Equal(t, q.Offsets().Durable, void.Next, "a reader of the end gets over the void")
+	h, err := batch.ParseHeader(void.Slices[0])
+	require.NoError(t, err)
+	require.Equal(t, []int64{5, void.Next - 1, 0}, []int64{h.BaseOffset, h.LastOffset(), int64(h.RecordCount)})
+	void.Release()
 	got, err := fetch(q, 0, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, model, got)

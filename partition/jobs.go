@@ -111,7 +111,11 @@ func (s *Set) runLane(l *lane) {
 }
 
 func (s *Set) runJob(j *job) error {
-	ctx, cancel := context.WithTimeout(s.ctx, s.o.BucketCallTimeout)
+	limit := s.o.BucketCallTimeout
+	if j.kind == jobHandOver {
+		limit = min(limit, s.o.DrainPatience) // nobody can write meanwhile
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
 	switch j.kind {
 	case jobPrepare:

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
+	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/index"
 	"github.com/tierbroker/tierbroker/segment"
 	"github.com/tierbroker/tierbroker/tier"
@@ -17,6 +19,7 @@ import (
 // code that touches them must be ready for a page fault. Cold data comes from the cache or the bucket; that takes as
 // long as the bucket does, so callers run it on workers of their own (see Locate).
 func (p *Partition) Read(ctx context.Context, r ReadRequest) (Batches, error) {
+	asked := r.Offset
 	for try := 0; ; try++ {
 		p.mu.Lock()
 		o := p.offsets()
@@ -29,7 +32,7 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (Batches, error) {
 			return Batches{}, fmt.Errorf("%w: %d is not in [%d, %d] of %s-%d", ErrOffsetOutOfRange, r.Offset, o.Start, o.Durable, p.Topic(), p.id.Partition)
 		}
 		if r.Offset == o.Durable {
-			return Batches{Next: r.Offset}, nil
+			return p.overVoid(asked, r, o.Epoch), nil
 		}
 		if r.Offset >= o.LocalStart {
 			b, ok, err := p.readHot(r, o.Durable)
@@ -47,6 +50,18 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (Batches, error) {
 			return b, err
 		}
 	}
+}
+
+// overVoid answers a read that has found nothing between the offset that was asked for and the durable one. When there is
+// a void, a batch without records covers it: clients move on by the batches that they get, and one that reads up to the end
+// would wait before the void for ever.
+func (p *Partition) overVoid(asked int64, r ReadRequest, epoch int32) Batches {
+	if asked == r.Offset || !r.AtLeastOne && r.MaxBytes < batch.HeaderLen {
+		return Batches{Next: r.Offset}
+	}
+	last := min(r.Offset-1, asked+math.MaxInt32)
+	b := batch.Empty(asked, last, epoch)
+	return NewBatches([][]byte{b}, len(b), last+1, func() {})
 }
 
 // maxReadTries bounds how often a read follows a head that changes under it.
@@ -92,7 +107,7 @@ func (p *Partition) readHot(r ReadRequest, durable int64) (Batches, bool, error)
 	}
 	h := hotReads.Get().(*hotRead)
 	out := Batches{owner: h, Next: r.Offset}
-	err := p.mapEntries(h, buf.list, &out)
+	err := p.mapEntries(h, unbroken(buf.list), &out)
 	if err != nil || out.Bytes == 0 {
 		h.release()
 		if errors.Is(err, errFileGone) {
@@ -102,6 +117,18 @@ func (p *Partition) readHot(r ReadRequest, durable int64) (Batches, bool, error)
 	}
 	out.Slices = h.slices
 	return out, true, nil
+}
+
+// unbroken returns the leading entries that follow each other. Reclaim and evict may remove entries from below while the
+// list is made of several looks at the index: what comes behind the hole they leave is for the next read, which finds the
+// rest in the bucket.
+func unbroken(list []index.Entry) []index.Entry {
+	for i := 1; i < len(list); i++ {
+		if list[i].Base != list[i-1].Last+1 {
+			return list[:i]
+		}
+	}
+	return list
 }
 
 var errFileGone = errors.New("log file is gone")
