@@ -62,6 +62,14 @@ func (d *disk) stuff() {
 	require.NoError(d.t, f.Close())
 }
 
+// spare takes some bytes off that file.
+func (d *disk) spare(n int64) {
+	d.t.Helper()
+	st, err := os.Stat(d.foreign())
+	require.NoError(d.t, err)
+	require.NoError(d.t, os.Truncate(d.foreign(), st.Size()-n))
+}
+
 // release deletes that file.
 func (d *disk) release() {
 	d.t.Helper()
@@ -118,6 +126,7 @@ func TestDiskFilledByOthers(t *testing.T) {
 	n.kill()
 	d.stuff()
 	require.Zero(t, d.free())
+	d.spare(4 << 20) // with nothing at all the start waits: TestStartOnFullDisk
 	n.start()
 	w = newWire(t, n)
 	(&reader{w: w, topic: "probe", want: taken}).finish(n, 10*time.Second)
