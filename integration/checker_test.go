@@ -34,7 +34,7 @@ func check(t *testing.T, disks bool, topics map[string]string) {
 		seed = rand.Uint64() >> 12
 	}
 	if duration == 0 {
-		duration = 40 * time.Second
+		duration = 25 * time.Second
 	}
 	t.Logf("-checker.seed %d", seed)
 	const lease = 3 * time.Second
