@@ -174,7 +174,7 @@ func TestMistakesAreToldInOneSentence(t *testing.T) {
 		"kafka port":       {[]string{"TIERBROKER_KAFKA_LISTEN=" + taken.Addr().String()}, "kafka-listen: " + taken.Addr().String() + " is taken"},
 		"admin port":       {[]string{"TIERBROKER_ADMIN_LISTEN=" + taken.Addr().String()}, "admin-listen: " + taken.Addr().String() + " is taken"},
 		"foreign address":  {[]string{"TIERBROKER_KAFKA_LISTEN=203.0.113.1:9092"}, "kafka-listen"},
-		"memory":           {[]string{"TIERBROKER_BUCKET=mem://"}, "nothing would be kept"},
+		"memory":           {[]string{"TIERBROKER_BUCKET=mem://"}, "keeps nothing"},
 		"bucket url":       {[]string{"TIERBROKER_BUCKET=s3:/x"}, "bucket"},
 		"missing folder":   {[]string{"TIERBROKER_BUCKET=file:///does/not/exist"}, "can't open the bucket"},
 		"another cluster":  {[]string{"TIERBROKER_BUCKET=file://" + filepath.Join(dir, "bucket")}, "this data directory is new"},
