@@ -193,7 +193,7 @@ func (r *reserve) adopt() {
 }
 
 // leastRoom is the disk space that a store without a reserve needs to open: a manifest and a few small tables.
-const leastRoom = 1 << 20
+const leastRoom = 256 << 10
 
 // room is an ErrStalled when the store can't be opened for want of space. Pebble flushes when it opens, and would wait.
 func (r *reserve) room() error {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -74,10 +76,15 @@ func TestClusterControllersFormAQuorum(t *testing.T) {
 	for _, member := range list.Members {
 		if member.Name == "controller-102" {
 			require.Contains(t, said, fmt.Sprintf("member remove %x", member.ID))
-			_, err = etcd.MemberRemove(ctx, member.ID)
-			require.NoError(t, err)
-			_, err = etcd.MemberAdd(ctx, member.PeerURLs)
-			require.NoError(t, err)
+			// etcd refuses changes of its members for some seconds after they have lost each other.
+			m.eventually(30*time.Second, "the lost member is removed", func() bool {
+				_, err = etcd.MemberRemove(ctx, member.ID)
+				return err == nil || errors.Is(err, rpctypes.ErrMemberNotFound)
+			})
+			m.eventually(30*time.Second, "it is added again", func() bool {
+				_, err = etcd.MemberAdd(ctx, member.PeerURLs)
+				return err == nil || errors.Is(err, rpctypes.ErrPeerURLExist)
+			})
 		}
 	}
 	lost.start()
