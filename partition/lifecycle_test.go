@@ -146,9 +146,11 @@ func TestDeletedTopicIsNotQuarantined(t *testing.T) {
 	}
 	require.NoError(t, other.Roll(context.Background()))
 	w.set.pressure.budget.Store(1)
-	dropped, err := w.set.reclaimOldest(w.now.Load())
-	require.NoError(t, err)
-	require.True(t, dropped)
+	eventually(t, func() bool {
+		dropped, err := w.set.reclaimOldest(w.now.Load())
+		require.NoError(t, err)
+		return dropped || !w.set.log.Files()[0].Active && w.set.log.Files()[0].Base > 0 // by the reclaim loop
+	}, func() string { return "the oldest file stays" })
 	list, err := w.set.log.Quarantined()
 	require.NoError(t, err)
 	require.Empty(t, list)

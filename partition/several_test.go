@@ -140,7 +140,9 @@ func (n *node) stop() {
 	}
 	require.NoError(n.pl.t, n.arch.Close())
 	require.NoError(n.pl.t, n.cache.Close())
+	n.pl.mu.Lock()
 	n.set = nil
+	n.pl.mu.Unlock()
 }
 
 // gone takes the broker's registration away: its lease has ended.
