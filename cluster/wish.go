@@ -183,31 +183,24 @@ func wrote(r *clientv3.TxnResponse) bool {
 // EndMoves removes wishes that are done or impossible. A wish that was replaced or
 // taken back meanwhile is left alone. ErrNotLeader: the term has ended.
 func (t *Term) EndMoves(ctx context.Context, moves []MoveWish) error {
-	if err := t.barrier(ctx); err != nil {
-		return err
-	}
-	revision := int64(0)
-	for _, part := range chunksOf(moves) {
-		rev, err := t.endMoves(ctx, part)
-		if err != nil {
-			t.dirty.Store(true)
-			return err
-		}
-		revision = max(revision, rev)
-	}
-	_, err := t.c.Wait(ctx, revision-1)
-	return err
+	return t.inChunks(ctx, moves, t.endMoves)
 }
 
 // SetMoves asks for moves in the name of the controller. A partition that operators
 // wish to be moved keeps their wish. ErrNotLeader: the term has ended.
 func (t *Term) SetMoves(ctx context.Context, moves []MoveWish) error {
+	return t.inChunks(ctx, moves, t.setMoves)
+}
+
+// inChunks makes changes of wishes in portions that fit into transactions, and
+// returns when the image has them.
+func (t *Term) inChunks(ctx context.Context, moves []MoveWish, change func(context.Context, []MoveWish) (int64, error)) error {
 	if err := t.barrier(ctx); err != nil {
 		return err
 	}
 	revision := int64(0)
 	for _, part := range chunksOf(moves) {
-		rev, err := t.setMoves(ctx, part)
+		rev, err := change(ctx, part)
 		if err != nil {
 			t.dirty.Store(true)
 			return err

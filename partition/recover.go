@@ -53,7 +53,7 @@ func (s *Set) recover() error {
 	o.Found = func(found segment.Recovered) error { return r.found(found, extra, ok, newDir) }
 	log, _, err := segment.Open(o, from, r.visit)
 	if err != nil {
-		r.release()
+		err = errors.Join(err, r.release())
 		return fmt.Errorf("recover commit log: %w", err)
 	}
 	s.log = log
@@ -306,23 +306,22 @@ func (r *recovery) commit() error {
 	if err := r.b.Commit(); err != nil {
 		return err
 	}
-	r.b.Close()
+	err := r.b.Close()
 	r.b = r.s.index.NewBatch()
-	return nil
+	return err
 }
 
 func (r *recovery) finish(end uint64) error {
 	r.end = max(r.end, end)
-	err := r.commit()
-	r.release()
-	return err
+	return errors.Join(r.commit(), r.release())
 }
 
-func (r *recovery) release() {
-	if r.b != nil {
-		r.b.Close()
+func (r *recovery) release() error {
+	b := r.b
+	if r.b = nil; b == nil {
+		return nil
 	}
-	r.b = nil
+	return b.Close()
 }
 
 // settleRecovered ends the replay: everything local is durable.

@@ -52,14 +52,14 @@ type renewer struct {
 }
 
 // renewAll is step 4. It returns under which epochs partitions go on.
-func (r *run) renewAll(ctx context.Context) (map[frame.PartitionID]cluster.Assignment, error) {
+func (r *run) renewAll(ctx context.Context) (_ map[frame.PartitionID]cluster.Assignment, err error) {
 	n := &renewer{run: r, lives: map[string]*tier.Archive{}, assignments: map[frame.PartitionID]cluster.Assignment{}}
 	for life := range lives(&r.root) {
 		n.lives[life] = tier.New(tier.Options{Heads: r.o.Bucket, ClusterID: r.mark.ClusterID, ClusterIncarnation: r.mark.Incarnation, PreviousIncarnation: life})
 	}
 	defer func() {
 		for _, a := range n.lives {
-			_ = a.Close() // it only waits
+			err = errors.Join(err, a.Close())
 		}
 	}()
 	all := len(r.p.dead)
