@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,6 +72,7 @@ type boundary struct {
 
 func boundaryRun(t *testing.T, seed uint64) {
 	w := newWorld(t)
+	w.tune = func(o *SetOptions) { o.SwapDelay = time.Duration(seed%2) * time.Hour }
 	w.open()
 	p := w.topic("b", map[string]string{"internal.segment.bytes": "700"})
 	m := &boundary{w: w, p: p, rnd: rand.New(rand.NewPCG(seed, 1))}

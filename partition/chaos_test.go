@@ -75,6 +75,7 @@ func chaosRun(t *testing.T, seed uint64) {
 		}
 		o.SweepDelay, o.SweepInterval = 50*time.Millisecond, time.Second
 		o.BucketCallTimeout = 5 * time.Second
+		o.SwapDelay = time.Duration(seed%2) * time.Hour
 		o.OnEvent = func(e Event) { c.keep("%s/%d: %s: %v", e.Topic, e.Partition.Partition, e.Message, e.Err) }
 	}
 	c.start(func() {})

@@ -352,7 +352,7 @@ func (p *Partition) raise(e *index.Entry) {
 		p.set.notePending(p)
 	}
 	p.pending += int64(e.Length)
-	if p.pending >= p.rollBytes() {
+	if p.fullObject() {
 		p.set.kickRoll(p)
 	}
 	p.wake()

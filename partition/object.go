@@ -163,7 +163,7 @@ func (p *Partition) raiseTo(to int64) {
 	}
 	p.durable = to
 	p.set.notePending(p)
-	if p.pending >= p.rollBytes() {
+	if p.fullObject() {
 		p.set.kickRoll(p)
 	}
 	p.wake()

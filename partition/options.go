@@ -45,6 +45,7 @@ type SetOptions struct {
 	RollWorkers       int           // partitions rolled at once; default 2
 	RollMinBytes      int64         // segment.ms applies from so many pending bytes; default 4 MiB
 	RollMaxAge        time.Duration // anything older is rolled whatever its size; default 1 h
+	SwapDelay         time.Duration // a head swap may wait so long for further objects of a busy partition; 0: each round swaps
 	MaintainInterval  time.Duration // retention, merge and sweep; default 1 min
 	SweepDelay        time.Duration // from dropped to deleted; default 10 min
 	SweepInterval     time.Duration // full sweep of a partition for orphans; default 6 h

@@ -56,6 +56,7 @@ type Partition struct {
 
 	pending      int64 // durable bytes at or above tiered
 	pendingSince int64
+	unlisted     unlisted // uploaded, and still pending
 	localBytes   int64
 	reopenedAt   int64 // next offset when this run began: localBytes counts from there until countLocal has added the rest
 	wantCeiling  int64

@@ -10,9 +10,8 @@ import (
 	"github.com/tierbroker/tierbroker/tier/bucket"
 )
 
-// objectsPerSwap is how many data objects one head swap commits at most: a backlog costs few swaps, and a failure
-// repeats little.
-const objectsPerSwap = 4
+// objectsPerRound is how many data objects are uploaded before others have their turn: a failure repeats little.
+const objectsPerRound = 4
 
 // minObjectBytes keeps a tiny segment.bytes from making an object of every batch.
 const minObjectBytes = 1 << 10
@@ -48,9 +47,9 @@ func (p *Partition) rollTo(ctx context.Context, target int64) error {
 	}
 }
 
-// rollOnce uploads up to objectsPerSwap objects and commits them with one swap. A crash in between leaves orphans
-// (swept later), never a hole. Without all, what would make a small object behind a full one waits until there is more.
-// The caller holds swap.
+// rollOnce uploads up to objectsPerRound objects and commits them, and those uploaded before, with one swap. A crash in
+// between leaves orphans (swept later), never a hole. Without all, what would make a small object behind a full one waits
+// until there is more, and the swap may wait for more objects (see unlisted). The caller holds swap.
 func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error {
 	if err := p.loadProducers(); err != nil {
 		return err // the head's snapshot must not stay behind its end
@@ -59,54 +58,64 @@ func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error 
 	if err != nil || h.End >= target {
 		return err // an earlier attempt has got further than was known
 	}
-	exts, bytes, err := p.upload(ctx, h, target, all)
+	more, err := p.upload(ctx, p.matchUnlisted(h), target, all)
 	if err != nil {
 		return err
 	}
-	if len(exts) == 0 {
+	p.mu.Lock()
+	n, list := len(p.unlisted.exts), all || !more || p.listDue()
+	p.mu.Unlock()
+	switch {
+	case n == 0:
 		return fmt.Errorf("%w: offsets from %d of %s-%d should be in the local log and are not", ErrCorrupt, h.End, p.Topic(), p.id.Partition)
+	case list:
+		return p.commitRoll(ctx, h)
 	}
-	return p.commitRoll(ctx, h, exts, bytes)
+	return nil
 }
 
-// upload puts the objects that follow the head's end into the bucket, each under a deadline of its own. Records deleted
-// before they were rolled become a void extent. When one fails, those before it are not given up: on a slow link a
-// backlog would otherwise never get anywhere.
-func (p *Partition) upload(ctx context.Context, h *tier.Head, target int64, all bool) (exts []tier.Extent, bytes int64, err error) {
-	from := h.End
+// upload puts the objects that begin at from into the bucket, each under a deadline of its own, and adds them to the unlisted
+// ones. Records deleted before they were rolled become a void extent. When one fails, those before it are not given
+// up, but listed (more is false): on a slow link a backlog would otherwise never get anywhere.
+func (p *Partition) upload(ctx context.Context, from, target int64, all bool) (more bool, err error) {
 	p.mu.Lock()
-	start, local := p.start, p.local
+	start, local, n := p.start, p.local, len(p.unlisted.exts)
 	p.mu.Unlock()
 	if from < start {
 		to, skipped, err := p.voidBelow(from, min(start, target))
 		if err != nil {
-			return nil, 0, err
+			return false, err
 		}
 		if to > from {
-			exts, from, bytes = append(exts, tier.VoidExtent(from, to, p.owner().Epoch)), to, skipped
+			p.note(tier.VoidExtent(from, to, p.owner().Epoch), skipped)
+			from, n = to, n+1
 		}
 	}
 	if from < local && from < target {
-		return nil, 0, fmt.Errorf("%w: offsets %d to %d of %s-%d are neither in the local log nor in the bucket", ErrCorrupt, from, local-1, p.Topic(), p.id.Partition)
+		return false, fmt.Errorf("%w: offsets %d to %d of %s-%d are neither in the local log nor in the bucket", ErrCorrupt, from, local-1, p.Topic(), p.id.Partition)
 	}
-	for n := 0; n < objectsPerSwap && from < target; n++ {
+	for range objectsPerRound {
+		if from >= target || n >= maxUnlisted {
+			break
+		}
 		src, next, err := p.planObject(from, target)
 		if err != nil {
-			return nil, 0, err
+			return false, err
 		}
-		if len(src.entries) == 0 || !all && len(exts) > 0 && src.bytes < p.rollBytes()/2 {
+		if len(src.entries) == 0 || !all && n > 0 && src.bytes < p.rollBytes()/2 {
 			break
 		}
 		ext, err := p.uploadOne(ctx, p.objectSpec(from, next), src)
-		if err != nil && len(exts) > 0 {
-			break
+		if err != nil && n > 0 {
+			return false, nil
 		}
 		if err != nil {
-			return nil, 0, err
+			return false, err
 		}
-		exts, from, bytes = append(exts, ext), next, bytes+src.bytes
+		p.note(ext, src.bytes)
+		from, n = next, n+1
 	}
-	return exts, bytes, nil
+	return true, nil
 }
 
 func (p *Partition) uploadOne(ctx context.Context, spec tier.ObjectSpec, src *rollSource) (tier.Extent, error) {
@@ -189,12 +198,14 @@ func (p *Partition) voidBelow(from, start int64) (to, bytes int64, err error) {
 	return to, bytes, nil
 }
 
-// commitRoll swaps the head so that it names the uploaded extents. bytes is what leaves the pending count.
-func (p *Partition) commitRoll(ctx context.Context, h *tier.Head, exts []tier.Extent, bytes int64) error {
-	end := exts[len(exts)-1].End
+// commitRoll swaps the head so that it names the unlisted objects. Whatever comes of it, they are unlisted no more.
+func (p *Partition) commitRoll(ctx context.Context, h *tier.Head) error {
 	p.mu.Lock()
+	bytes, lost := p.unlisted.bytes, p.unlisted.lost
+	exts := p.unlisted.take()
+	end := exts[len(exts)-1].End
 	want, epochs := p.wantCeiling, append([]EpochStart(nil), p.epochs...)
-	loaded, snapshot, back := p.producersLoaded, p.live.encodeSnapshot(end), p.next < end
+	loaded, snapshot, back := p.producersLoaded, p.live.encodeSnapshot(end), lost || p.next < end
 	p.mu.Unlock()
 	if back {
 		p.discard(exts, 0)
@@ -263,63 +274,6 @@ func (p *Partition) firstEntry(offset int64) (index.Entry, bool, error) {
 	return buf.list[0], true, nil
 }
 
-// raiseCeiling gives the partition room for more offsets without rolling anything. The caller holds swap.
-func (p *Partition) raiseCeiling(ctx context.Context) error {
-	h, err := p.claimed(ctx)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	want := p.wantCeiling
-	p.mu.Unlock()
-	nh, err := p.set.o.Archive.RaiseCeiling(ctx, p.id, h, p.owner(), want)
-	return p.swapped(nh, err)
-}
-
-// jumpToCeiling makes the next offset the ceiling: whatever offsets below it somebody may have seen are never given
-// to other records (design, section 9). The gap becomes a void extent. The caller holds swap; the partition isn't
-// Writing.
-func (p *Partition) jumpToCeiling(ctx context.Context) error {
-	// What is still on its way into the index could be lost and take the partition back from where it jumped to. And a
-	// log that is not open again still holds what was lost: a process that dies now would find it there, and serve it.
-	if err := p.drain(ctx); err != nil {
-		return err
-	}
-	if p.set.repairing() {
-		return fmt.Errorf("%w: it is not open again after a failure", ErrStorage)
-	}
-	p.mu.Lock()
-	end := p.next
-	p.mu.Unlock()
-	if err := p.rollTo(ctx, end); err != nil {
-		return err
-	}
-	h, err := p.claimed(ctx)
-	if err != nil {
-		return err
-	}
-	if h.End > end {
-		// Some of what is lost here was in the bucket before.
-		if err := p.adoptProducers(h); err != nil {
-			return err
-		}
-	}
-	nh, err := p.set.o.Archive.SkipToCeiling(ctx, p.id, h, p.owner())
-	if err := p.swapped(nh, err); err != nil {
-		return err
-	}
-	to := nh.End
-	p.mu.Lock()
-	p.next, p.stored, p.durable, p.local = to, to, to, to
-	p.jump, p.announce, p.void = false, true, true
-	p.tail, p.settled = nil, 0
-	p.pending, p.pendingSince = 0, 0
-	p.mu.Unlock()
-	p.set.lost(p, h, max(end, h.End), to)
-	p.set.markDirty(p)
-	return nil
-}
-
 // DeleteRecords removes the records below before (-1: all that is durable) and returns the new start offset. It
 // answers when the head says so; the start offset never goes back.
 //
@@ -378,12 +332,21 @@ func (p *Partition) coverForDelete(ctx context.Context, before int64) error {
 	if err != nil || h.End >= before {
 		return err
 	}
+	if p.matchUnlisted(h) > h.End {
+		if err := p.commitRoll(ctx, h); err != nil {
+			return err
+		}
+		if h, err = p.claimed(ctx); err != nil || h.End >= before {
+			return err
+		}
+	}
 	to, bytes, err := p.voidBelow(h.End, before)
 	if err != nil {
 		return err
 	}
 	if to > h.End {
-		if err := p.commitRoll(ctx, h, []tier.Extent{tier.VoidExtent(h.End, to, p.owner().Epoch)}, bytes); err != nil {
+		p.note(tier.VoidExtent(h.End, to, p.owner().Epoch), bytes)
+		if err := p.commitRoll(ctx, h); err != nil {
 			return err
 		}
 	}

@@ -127,6 +127,9 @@ func (p *Partition) rollback(next int64, kept []queued, end uint64) bool {
 	p.trimEpochs(p.next)
 	p.announce = true // the frame that announced this place may be lost, too
 	p.void = p.void || p.next == p.local
+	if n := len(p.unlisted.exts); n > 0 && p.unlisted.exts[n-1].End > p.next {
+		p.unlisted.lost = true
+	}
 	n := len(p.tail)
 	for n > 0 && p.tail[n-1].Last >= p.next {
 		n--

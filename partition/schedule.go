@@ -106,7 +106,7 @@ func (s *Set) rollDue(now int64) {
 // due says whether there is anything to do for the roll workers: see dueAll; a full object; a ceiling to be raised. The
 // caller holds p.mu.
 func (p *Partition) due(now, minBytes int64, maxAge time.Duration) bool {
-	return p.pending >= p.rollBytes() || p.resume || p.unaligned() || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge) || p.bundleDue(now)
+	return p.fullObject() || p.listDue() || p.resume || p.unaligned() || p.wantCeiling > p.ceiling || p.dueAll(now, minBytes, maxAge) || p.bundleDue(now)
 }
 
 // unaligned says whether records were deleted of which the head doesn't know. The caller holds p.mu.
@@ -183,7 +183,7 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) (
 	p.mu.Lock()
 	jump := p.resume && p.state == Recovering
 	target, all, want := p.durable, p.dueAll(now, o.RollMinBytes, o.RollMaxAge), p.wantCeiling > p.ceiling
-	due := p.serving() && p.tiered < target && (all || p.pending >= p.rollBytes())
+	due := p.serving() && p.tiered < target && (all || p.fullObject() || p.listDue())
 	if !due {
 		p.rollForced = false
 	}

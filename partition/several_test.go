@@ -96,7 +96,7 @@ func (n *node) open() {
 		Log:          segment.Options{FileBytes: 256 << 10, SyncInterval: 5 * time.Millisecond, FS: n.files},
 		Index:        index.Options{FS: n.mem, Dir: "index"},
 		RollInterval: time.Hour, MaintainInterval: time.Hour, BucketCallTimeout: 20 * time.Second, RetryPause: 4 * time.Millisecond,
-		StreamInterval: time.Millisecond,
+		StreamInterval: time.Millisecond, SwapDelay: time.Hour,
 		WAL: &wal.Options{Bucket: n.store, Stream: wal.StreamID{Broker: n.id, Incarnation: n.incarnation}, ClusterID: "test", ClusterIncarnation: "one",
 			Now: pl.now.Load, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond},
 	}

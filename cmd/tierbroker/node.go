@@ -31,6 +31,8 @@ const (
 	// largest request.
 	queuedBytes = 128 << 20
 	chunkBytes  = 4 << 20
+	// swapDelay bounds how long data objects of a busy partition wait for a swap that names them all.
+	swapDelay = 20 * time.Second
 	// stopPatience bounds each step of an orderly end.
 	stopPatience = 10 * time.Second
 )
@@ -137,7 +139,7 @@ func (n *node) openStorage(ctx context.Context) error {
 			ClusterID: meta.ClusterID, ClusterIncarnation: meta.Incarnation, Now: nowMs},
 		StreamInterval: c.UploadInterval,
 		DiskBudget:     diskBudget(c, used, free), RollWorkers: c.RollWorkers, ProducerExpiry: c.ProducerExpiry,
-		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay),
+		MaintainInterval: pause, SweepDelay: c.SweepDelay, SweepInterval: min(6*time.Hour, 6*c.SweepDelay), SwapDelay: swapDelay,
 	})
 	if err != nil {
 		return fmt.Errorf("open the commit log: %w", err)
