@@ -13,5 +13,3 @@
 // system (see account). Whoever is compared takes turns with the others in one run, and dirty pages are written back in between.
 // An open loop counts a record's time from when it should have been sent, so a broker that stalls pays for what waited.
 package main
-
-func main() {}

@@ -11,9 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -23,9 +21,7 @@ type Broker struct {
 	PID          int
 	StartUp      time.Duration // from the start of the process to readiness; 0 for a running one
 
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    *os.File
+	child *Child // nil for a running one
 }
 
 // Options of a broker to start.
@@ -34,34 +30,25 @@ type Options struct {
 	Dir    string   // data directory; its log goes to Dir.log
 	Args   []string // further flags
 	Env    []string // further settings, as NAME=VALUE
+	CPUs   []int    // processors that it is pinned to; nil for all
 }
 
 // Start runs a broker on free ports of the loopback and waits until it is ready.
 func Start(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{exited: make(chan struct{})}
+	b := &Broker{}
 	var err error
-	if b.Kafka, err = freeAddress(); err != nil {
+	if b.Kafka, err = FreeAddress(); err != nil {
 		return nil, err
 	}
-	if b.Admin, err = freeAddress(); err != nil {
+	if b.Admin, err = FreeAddress(); err != nil {
 		return nil, err
 	}
-	if b.log, err = os.Create(o.Dir + ".log"); err != nil {
-		return nil, err
-	}
-	b.cmd = exec.Command(o.Binary, append([]string{"run", "--data-dir", o.Dir, "--kafka-listen", b.Kafka, "--admin-listen", b.Admin}, o.Args...)...)
-	b.cmd.Env = append(os.Environ(), o.Env...)
-	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	args := append([]string{"run", "--data-dir", o.Dir, "--kafka-listen", b.Kafka, "--admin-listen", b.Admin}, o.Args...)
 	began := time.Now()
-	if err := b.cmd.Start(); err != nil {
-		return nil, errors.Join(err, b.log.Close())
+	if b.child, err = Launch(Command{Path: o.Binary, Args: args, Env: o.Env, Log: o.Dir + ".log", CPUs: o.CPUs}); err != nil {
+		return nil, err
 	}
-	b.PID = b.cmd.Process.Pid
-	go func() {
-		_ = b.cmd.Wait() // how it ended is in ProcessState
-		close(b.exited)
-	}()
+	b.PID = b.child.PID
 	if err := b.awaitReady(ctx); err != nil {
 		return nil, errors.Join(err, b.Kill())
 	}
@@ -69,7 +56,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-func freeAddress() (string, error) {
+// FreeAddress is a port of the loopback that nobody uses now.
+func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -87,9 +75,8 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-b.exited:
-			text, err := os.ReadFile(b.log.Name())
-			return errors.Join(fmt.Errorf("the broker ended: %s\n%s", b.cmd.ProcessState, text), err)
+		case <-b.child.Exited():
+			return b.child.Ended()
 		case <-ctx.Done():
 			return fmt.Errorf("the broker is not ready: %w", context.Cause(ctx))
 		}
@@ -143,29 +130,16 @@ func (b *Broker) Profile(ctx context.Context, d time.Duration, path string) erro
 
 // Stop asks the broker to end and waits until it has.
 func (b *Broker) Stop(ctx context.Context) error {
-	if b.cmd == nil {
+	if b.child == nil {
 		return nil
 	}
-	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case <-b.exited:
-	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), b.Kill())
-	}
-	return b.log.Close()
+	return b.child.Stop(ctx)
 }
 
 // Kill ends the broker at once.
 func (b *Broker) Kill() error {
-	if b.cmd == nil {
+	if b.child == nil {
 		return nil
 	}
-	err := b.cmd.Process.Kill()
-	if errors.Is(err, os.ErrProcessDone) {
-		err = nil
-	}
-	<-b.exited
-	return errors.Join(err, b.log.Close())
+	return b.child.Kill()
 }

@@ -29,12 +29,13 @@ func (u Usage) CPU() time.Duration { return u.User + u.Sys }
 const tick = 10 * time.Millisecond
 
 // Usage reads the process's account from /proc.
-func (b *Broker) Usage() (Usage, error) { return usage(b.PID) }
+func (b *Broker) Usage() (Usage, error) { return UsageOf(b.PID) }
 
 // Self reads this process's own account.
-func Self() (Usage, error) { return usage(os.Getpid()) }
+func Self() (Usage, error) { return UsageOf(os.Getpid()) }
 
-func usage(pid int) (Usage, error) {
+// UsageOf reads any process's account from /proc.
+func UsageOf(pid int) (Usage, error) {
 	u := Usage{At: time.Now()}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,6 +1,13 @@
 // Package report keeps results and writes them: JSON, Markdown and plots.
 package report
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // Result is what one system did in one case of a scenario in one turn.
 type Result struct {
 	Scenario string `json:"scenario"` // "produce", "tail", "cold-replay", ...
@@ -19,4 +26,17 @@ type Result struct {
 type Quantile struct {
 	Quantile float64 `json:"quantile"`
 	MS       float64 `json:"ms"`
+}
+
+// String is a line for people who watch a run.
+func (r Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s: %s:", r.Scenario, r.Case, r.System)
+	if r.Error != "" {
+		return b.String() + " failed: " + r.Error
+	}
+	for _, metric := range slices.Sorted(maps.Keys(r.Values)) {
+		fmt.Fprintf(&b, " %s %.4g,", metric, r.Values[metric])
+	}
+	return strings.TrimSuffix(b.String(), ",")
 }

@@ -1,4 +1,7 @@
 // Package system starts brokers of every kind that is compared, each as processes of its own with pinned versions.
+//
+// Each kind has a file that registers its systems from init. Processes are started with process.Launch (bench/process), which pins them,
+// ends them with this program, and knows what they started in turn; process.FreeAddress gives ports.
 package system
 
 import (
@@ -25,6 +28,8 @@ type System struct {
 	Durability Durability
 	Tiered     bool     // what is old moves to an object store (or, with Kafka's own, to files) and is read from there
 	Settings   []string // what differs from the defaults, a line each, for the report
+	// TopicConfigs are settings that each topic is created with, beside those of the scenario.
+	TopicConfigs map[string]string
 
 	// Install fetches or builds what Start needs, if it is not there; it may take minutes and reports progress in lines.
 	Install func(ctx context.Context, say func(string)) error
@@ -34,7 +39,7 @@ type System struct {
 
 // Place is where and how a broker runs.
 type Place struct {
-	Dir    string   // data; logs go to Dir.log
+	Dir    string   // data, all of it: the scenario removes Dir and Dir.log when it is done; logs go to Dir.log
 	CPUs   []int    // processors that its processes are pinned to; nil for all
 	Bucket *Bucket  // S3 server for tiered systems that use one; nil for others
 	Args   []string // further flags or settings, for one scenario

@@ -1,0 +1,94 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierbroker/tierbroker/bench/compare/load"
+	"github.com/tierbroker/tierbroker/bench/compare/system"
+)
+
+func init() {
+	register(Scenario{Name: "produce", About: "closed loop: how fast, and at what cost, records are taken", Short: true, Order: 10, Run: produce})
+}
+
+// produced is one case: what the records are like, and where they go.
+type produced struct {
+	record, partitions, acks int
+	short                    bool
+}
+
+var producedCases = []produced{
+	{1 << 10, 16, -1, true}, {1 << 10, 10_000, -1, true},
+	{100, 16, -1, false}, {64 << 10, 16, -1, false}, {1 << 10, 1, -1, false}, {1 << 10, 1_000, -1, false}, {1 << 10, 16, 1, false},
+}
+
+func (c produced) String() string {
+	size, acks := fmt.Sprintf("%d B", c.record), "all"
+	if c.record >= 1<<10 {
+		size = fmt.Sprintf("%d KiB", c.record>>10)
+	}
+	if c.acks == 1 {
+		acks = "1"
+	}
+	return fmt.Sprintf("%s, %s partitions, acks=%s", size, thousands(c.partitions), acks)
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
+
+// stay is what producers give to a partition before the next one's turn: a full batch of the usual size, as partitioners do.
+const stay = 64 << 10
+
+// produce is measured at the page cache, where nothing waits for the disk; and with fsync for each acknowledgement.
+func produce(ctx context.Context, b *Bench) error {
+	for _, c := range producedCases {
+		if b.Short && !c.short {
+			continue
+		}
+		if err := b.Compare(ctx, Case{Scenario: "produce", Name: c.String(), With: Of(system.PageCache), Run: c.run}); err != nil {
+			return err
+		}
+	}
+	return b.Compare(ctx, Case{Scenario: "produce-fsync", Name: "1 KiB, 16 partitions, 16 producers, each waits for its ack", With: Of(system.Fsync), Run: groupCommit})
+}
+
+func (c produced) run(ctx context.Context, p *Piece) error {
+	m, err := p.Load(ctx, load.Job{
+		Topic: load.Topic{Name: "bench", Partitions: c.partitions}, Create: true,
+		Produce: &load.Produce{
+			Producers: 2, Record: c.record, Run: max(1, stay/c.record),
+			Options: load.ProducerOptions{Acks: c.acks, Linger: 5 * time.Millisecond, BatchBytes: 1_000_000, Buffered: max(256, 16<<20/c.record)},
+		},
+		Warm: p.Bench.Warm, Run: p.Bench.Run,
+	})
+	if err != nil {
+		return err
+	}
+	f := m.figures(m.Produced)
+	err = f.latency(m.Ack)
+	f.Latency = nil // a closed loop's times say how much it buffers
+	p.Report(f)
+	return err
+}
+
+// groupCommit has one record under way for each producer: only what the broker gathers into one fsync makes it fast.
+func groupCommit(ctx context.Context, p *Piece) error {
+	m, err := p.Load(ctx, load.Job{
+		Topic: load.Topic{Name: "bench", Partitions: 16}, Create: true,
+		Produce: &load.Produce{Producers: 16, Record: 1 << 10, Options: load.ProducerOptions{Acks: -1}, OneInFlight: true},
+		Warm:    p.Bench.Warm, Run: p.Bench.Run,
+	})
+	if err != nil {
+		return err
+	}
+	f := m.figures(m.Produced)
+	err = f.latency(m.Ack)
+	p.Report(f)
+	return err
+}
