@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -135,25 +135,45 @@ func run(ctx context.Context, o *options) (err error) {
 			return err
 		}
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return err
+	for _, dir := range []string{o.out, o.dir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
 	b.Say = func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
-	var results []report.Result
-	b.Report = func(r report.Result) {
-		results = append(results, r)
-		b.Say("%s", r)
+	r := describe(o, b, began)
+	b.Report = func(result report.Result) {
+		r.Add(result)
+		b.Say("%s", result)
 	}
 	b.Install(ctx)
 	for _, s := range scenarios {
-		if err = s.Run(ctx, b); err != nil {
+		err = s.Run(ctx, b)
+		// What there is, is kept, also when the run is interrupted later.
+		r.Seconds = time.Since(began).Seconds()
+		if err = errors.Join(err, r.Write(o.out)); err != nil {
 			break
 		}
 	}
-	// What there is, is kept, also when the run was interrupted.
-	text, jerr := json.MarshalIndent(results, "", " ")
-	return errors.Join(err, jerr, os.WriteFile(filepath.Join(o.out, "results.json"), text, 0o644))
+	b.Say("results are in %s", o.out)
+	return err
+}
+
+// describe says what somebody needs to get the results again.
+func describe(o *options, b *scenario.Bench, began time.Time) *report.Run {
+	r := &report.Run{
+		Name: "short", Started: began.UTC(), Command: report.CommandLine(os.Args), Go: runtime.Version(), Machine: report.Describe(o.dir),
+		Commit:  system.Commit(),
+		Pinning: fmt.Sprintf("brokers on processors %s, clients on %s, S3 server anywhere", o.brokerCPUs, o.loadCPUs),
+	}
+	if o.full {
+		r.Name = "full"
+	}
+	for _, s := range b.Systems {
+		r.Systems = append(r.Systems, report.Setup{Name: s.Name, Version: s.Version, Durability: string(s.Durability), Settings: s.Settings})
+	}
+	return r
 }

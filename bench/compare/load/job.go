@@ -19,7 +19,7 @@ type Job struct {
 	Consume  *Consume
 
 	Warm, Run time.Duration
-	// Limit is the longest time after which the process gives up; 0 for the window and one minute.
+	// Limit is the longest time after which the process gives up; 0 for the window and two minutes.
 	Limit time.Duration
 }
 

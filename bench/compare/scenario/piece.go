@@ -46,6 +46,11 @@ func (p *Piece) ReportAs(name string, f Figures) {
 	p.Bench.Report(report.Result{Scenario: p.Case.Scenario, Case: name, System: p.System.Name, Turn: p.Turn, Values: f.Values, Latency: f.Latency})
 }
 
+// Fail says why there are no figures under a name, when the piece goes on.
+func (p *Piece) Fail(name string, err error) {
+	p.Bench.Report(report.Result{Scenario: p.Case.Scenario, Case: name, System: p.System.Name, Turn: p.Turn, Error: err.Error()})
+}
+
 // Start runs the broker over the piece's directory, as it is.
 func (p *Piece) Start(ctx context.Context) (err error) {
 	p.Running, err = p.System.Start(ctx, p.Place)
@@ -91,34 +96,64 @@ func (p *Piece) Load(ctx context.Context, j load.Job) (m Measured, err error) {
 	w := load.Worker{CPUs: p.Bench.LoadCPUs, Log: fmt.Sprintf("%s.load-%d.log", p.Place.Dir, p.loads)}
 	p.mu.Unlock()
 
-	var begin, end account.Account
-	var watch *account.Watch
-	var markErr error
-	m.Outcome, err = w.Do(ctx, j, func(mark load.Mark) {
-		switch pids := p.Running.PIDs(); mark {
-		case load.Begin:
-			markErr = account.ResetPeak(pids)
-			watch = account.WatchAnonymous(p.Running.PIDs)
-			var err error
-			begin, err = account.Take(pids)
-			markErr = errors.Join(markErr, err)
-		case load.End:
-			var err error
-			end, err = account.Take(pids)
-			markErr = errors.Join(markErr, err)
-		}
-	})
-	if watch != nil {
-		var werr error
-		m.PeakAnonymous, werr = watch.Stop()
-		markErr = errors.Join(markErr, werr)
+	in := &window{broker: p.Running}
+	m.Outcome, err = w.Do(ctx, j, in.mark)
+	in.close()
+	if err == nil && in.err != nil {
+		err = fmt.Errorf("account of the broker: %w", in.err)
 	}
-	if err == nil && markErr != nil {
-		err = fmt.Errorf("account of the broker: %w", markErr)
-	}
-	m.Broker = end.Since(begin)
+	m.Broker, m.PeakAnonymous = in.end.Since(in.begin), in.peak
 	return m, err
 }
+
+// window takes the broker's account at its begin and end.
+type window struct {
+	broker     *system.Running
+	begin, end account.Account
+	watch      *account.Watch
+	peak       int64
+	err        error
+}
+
+func (w *window) mark(m load.Mark) {
+	pids := w.broker.PIDs()
+	var err error
+	if m == load.Begin {
+		w.err = account.ResetPeak(pids)
+		w.begin, err = account.Take(pids)
+		w.watch = account.WatchAnonymous(func() []int { return pids }) // listing them anew each time costs too much
+	} else {
+		w.end, err = account.Take(pids)
+		w.close()
+	}
+	w.err = errors.Join(w.err, err)
+}
+
+// close ends the watch, also when the load failed within its window.
+func (w *window) close() {
+	if w.watch == nil {
+		return
+	}
+	var err error
+	w.peak, err = w.watch.Stop()
+	w.watch, w.err = nil, errors.Join(w.err, err)
+}
+
+// Fill creates a topic and writes that many bytes of values in records of 1 KiB, all of them acknowledged; it tells how many records there are.
+func (p *Piece) Fill(ctx context.Context, t load.Topic, bytes int64) (records int64, err error) {
+	m, err := p.Load(ctx, load.Job{
+		Topic: t, Create: true,
+		Produce: &load.Produce{
+			Producers: 2, Record: 1 << 10, Run: stay >> 10, Bytes: bytes,
+			Options: load.ProducerOptions{Acks: -1, Linger: 5 * time.Millisecond, BatchBytes: 1_000_000, Buffered: 16 << 10},
+		},
+		Limit: time.Minute + time.Duration(bytes/slowest)*time.Second,
+	})
+	return m.Produced.Records, err
+}
+
+// slowest is the rate in bytes per second below which a system is taken to hang.
+const slowest = 4 << 20
 
 // end stops what still runs and removes every trace.
 func (p *Piece) end() error {

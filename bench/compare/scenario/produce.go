@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/tierbroker/tierbroker/bench/compare/load"
+	"github.com/tierbroker/tierbroker/bench/compare/report"
 	"github.com/tierbroker/tierbroker/bench/compare/system"
 )
 
 func init() {
-	register(Scenario{Name: "produce", About: "closed loop: how fast, and at what cost, records are taken", Short: true, Order: 10, Run: produce})
+	register(Scenario{Name: report.ScenarioProduce, About: "closed loop: how fast, and at what cost, records are taken", Short: true, Order: 10, Run: produce})
 }
 
 // produced is one case: what the records are like, and where they go.
@@ -51,11 +52,12 @@ func produce(ctx context.Context, b *Bench) error {
 		if b.Short && !c.short {
 			continue
 		}
-		if err := b.Compare(ctx, Case{Scenario: "produce", Name: c.String(), With: Of(system.PageCache), Run: c.run}); err != nil {
+		if err := b.Compare(ctx, Case{Scenario: report.ScenarioProduce, Name: c.String(), With: Of(system.PageCache), Run: c.run}); err != nil {
 			return err
 		}
 	}
-	return b.Compare(ctx, Case{Scenario: "produce-fsync", Name: "1 KiB, 16 partitions, 16 producers, each waits for its ack", With: Of(system.Fsync), Run: groupCommit})
+	const name = "fsync, 1 KiB, 16 partitions, 16 producers, each waits for its ack"
+	return b.Compare(ctx, Case{Scenario: report.ScenarioProduce, Name: name, With: Of(system.Fsync), Run: groupCommit})
 }
 
 func (c produced) run(ctx context.Context, p *Piece) error {

@@ -105,7 +105,7 @@ type Case struct {
 	Scenario, Name string
 	// With tells who takes part; nil for all. Only systems of equal durability belong into one table.
 	With func(system.System) bool
-	// Limit of one piece, from the start of the broker to its end; 0 for the measured time and two minutes.
+	// Limit of one piece, from the start of the broker to its end; 0 for the measured time and three minutes.
 	Limit time.Duration
 	// Place prepares where the broker runs (a bucket, settings); what it returns is called when the broker is gone. May be nil.
 	Place func(ctx context.Context, p *Piece) (done func() error, err error)
@@ -146,7 +146,7 @@ func (b *Bench) Compare(ctx context.Context, c Case) error {
 }
 
 // Overhead of a piece: starting, creating topics, ending.
-const overhead = 2 * time.Minute
+const overhead = 3 * time.Minute
 
 func (b *Bench) piece(ctx context.Context, p *Piece) (err error) {
 	limit := cmp.Or(p.Case.Limit, b.Warm+b.Run+overhead)

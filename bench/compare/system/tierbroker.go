@@ -23,7 +23,7 @@ import (
 func init() {
 	for durability, means := range map[string]Durability{"async": PageCache, "sync": Fsync, "object": InBucket} {
 		register(System{
-			Name: "tierbroker-" + durability, Version: "as checked out", Protocol: load.Kafka, Durability: means, Tiered: true,
+			Name: "tierbroker-" + durability, Version: Commit(), Protocol: load.Kafka, Durability: means, Tiered: true,
 			Settings:     []string{"tierbroker.durability=" + durability},
 			TopicConfigs: map[string]string{"tierbroker.durability": durability},
 			Install:      buildTierbroker, Start: startTierbroker,
@@ -39,6 +39,19 @@ func root() (string, error) {
 		return "", fmt.Errorf("the sources that this program was built from are gone: %w", err)
 	}
 	return dir, nil
+}
+
+// Commit names the sources' version, with "-dirty" where files were changed; "unknown" outside of a repository.
+func Commit() string {
+	dir, err := root()
+	if err != nil {
+		return "unknown"
+	}
+	text, err := exec.Command("git", "-C", dir, "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(text))
 }
 
 func tierbrokerBinary() (string, error) {
