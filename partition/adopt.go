@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,24 +11,30 @@ import (
 	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
-// Taking a partition over (design, section 9): the claim puts this run's name into the head, and its own WAL stream
-// beside those that may hold more than the head covers; adoption seals each of these, and makes extents of what it holds
-// of the partition, without copying. Only then is the partition written to.
-
 // takeOver claims the head where it can't wait for the first roll: another broker may have owned the partition, or its
 // acks are to rest on the bucket. The caller holds swap.
 func (p *Partition) takeOver(ctx context.Context, object, eager bool) error {
-	var err error
-	switch {
-	case object:
-		err = p.joinStream(ctx)
-	case eager:
-		_, err = p.claimed(ctx)
-	default:
+	if !object && !eager {
 		return nil
+	}
+	if done, err := p.takeOverAtOnce(ctx, object); done || err != nil {
+		return err
+	}
+	loaded := p.version()
+	var err error
+	if object {
+		err = p.joinStream(ctx)
+	} else {
+		_, err = p.claimed(ctx)
 	}
 	if err != nil {
 		return err
+	}
+	if h, err := p.head(ctx); err == nil && h != nil && h.Version > loaded+1 {
+		// Somebody has swapped between load and claim: with what was rolled came producers.
+		if err := p.adoptProducers(h); err != nil {
+			return err
+		}
 	}
 	return p.adoptStreams(ctx)
 }
@@ -49,8 +56,7 @@ func (p *Partition) joinStream(ctx context.Context) error {
 		}
 		p.leaving = false
 	}
-	id := p.set.stream.ID()
-	_, err = p.claimedIn(ctx, &tier.PendingStream{Broker: id.Broker, Incarnation: id.Incarnation, Epoch: p.owner().Epoch, From: int64(w.Next())})
+	_, err = p.claimedIn(ctx, p.set.stream.inHead(p.owner().Epoch, w.Next()))
 	return err
 }
 
@@ -107,6 +113,7 @@ func (p *Partition) foreignStreams(h *tier.Head) []tier.PendingStream {
 // adoption is what the streams of earlier owners add to the archive of a partition.
 type adoption struct {
 	id        tier.Owner
+	streams   []tier.PendingStream
 	end       int64
 	exts      []tier.Extent
 	producers producers
@@ -119,44 +126,64 @@ func (p *Partition) adoptStreams(ctx context.Context) error {
 	if err != nil || h == nil {
 		return err
 	}
-	streams := p.foreignStreams(h)
-	if len(streams) == 0 {
+	if len(p.foreignStreams(h)) == 0 {
 		return nil
+	}
+	a, err := p.adoption(ctx, h)
+	if errors.Is(err, errHole) {
+		p.fail("the WAL stream of an earlier owner does not go on where the archive ends", err)
+	}
+	if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	next := p.next
 	p.mu.Unlock()
-	a := adoption{id: p.owner(), end: h.End}
+	nh, err := p.set.o.Archive.Adopt(ctx, p.id, h, a.id, a.exts, a.producers.encodeSnapshot(a.end), a.streams, a.history(next))
+	return p.adopted(a, h, nh, err)
+}
+
+// adopted follows the swap of an adoption.
+func (p *Partition) adopted(a *adoption, h, nh *tier.Head, err error) error {
+	if err := p.swapped(nh, err); err != nil {
+		return err
+	}
+	if a.end > h.End {
+		p.set.event(Info, p, fmt.Sprintf("adopted offsets %d to %d (%d batches) from %d WAL streams of earlier owners, in epoch %d",
+			h.End, a.end-1, a.batches, len(a.streams), a.id.Epoch), nil)
+	}
+	return p.adoptProducers(nh)
+}
+
+// adoption seals the streams of earlier owners that a head names, and reads what they hold behind its end. errHole: they
+// don't go on there.
+func (p *Partition) adoption(ctx context.Context, h *tier.Head) (*adoption, error) {
+	a := &adoption{id: p.owner(), streams: p.foreignStreams(h), end: h.End}
+	var err error
 	if a.producers, err = decodeSnapshot(h.Producers); err != nil && len(h.Producers) > 0 {
 		p.set.event(Warn, p, "the head's producer snapshot is unreadable; retries of old batches may be stored twice", err)
 	}
 	if a.producers == nil {
 		a.producers = producers{}
 	}
-	for _, st := range streams {
+	for _, st := range a.streams {
 		sealed, err := p.set.seal(ctx, wal.StreamID{Broker: st.Broker, Incarnation: st.Incarnation})
 		if err != nil {
-			return fmt.Errorf("seal the WAL stream of broker %d (%s): %w", st.Broker, st.Incarnation, bucketError(err))
+			return nil, fmt.Errorf("seal the WAL stream of broker %d (%s): %w", st.Broker, st.Incarnation, bucketError(err))
 		}
 		es, err := sealed.Entries(ctx, p.id)
 		if err != nil {
-			return fmt.Errorf("read the WAL stream of broker %d (%s): %w", st.Broker, st.Incarnation, bucketError(err))
+			return nil, fmt.Errorf("read the WAL stream of broker %d (%s): %w", st.Broker, st.Incarnation, bucketError(err))
 		}
 		if err := a.add(es, st.Epoch); err != nil {
-			p.fail("the WAL stream of an earlier owner does not go on where the archive ends", err)
-			return err
+			return nil, err
 		}
 	}
-	nh, err := p.set.o.Archive.Adopt(ctx, p.id, h, p.owner(), a.exts, a.producers.encodeSnapshot(a.end), streams, a.history(next))
-	if err := p.swapped(nh, err); err != nil {
-		return err
-	}
-	if a.end > h.End {
-		p.set.event(Info, p, fmt.Sprintf("adopted offsets %d to %d (%d batches) from %d WAL streams of earlier owners, in epoch %d",
-			h.End, a.end-1, a.batches, len(streams), a.id.Epoch), nil)
-	}
-	return p.adoptProducers(nh)
+	return a, nil
 }
+
+// errHole says that what the streams hold does not begin where the archive ends.
+var errHole = errors.New("offsets are in neither archive nor WAL streams")
 
 // add takes the entries of one stream, which were written since the given epoch of the partition. What an entry holds
 // below the end is in the archive.
@@ -167,7 +194,7 @@ func (a *adoption) add(es []wal.Entry, since int32) error {
 			continue
 		}
 		if whole.Start > a.end {
-			return fmt.Errorf("%w: offsets %d to %d are missing before object %s", ErrCorrupt, a.end, whole.Start-1, whole.Key)
+			return fmt.Errorf("%w: %w: offsets %d to %d are missing before object %s", ErrCorrupt, errHole, a.end, whole.Start-1, whole.Key)
 		}
 		e, ok := whole.Cut(a.end, whole.End)
 		if !ok {

@@ -37,6 +37,10 @@
 // either there or gone as a whole suffix. A crash between upload and swap leaves an orphan object, never a hole. Without
 // an index, offsets, producers and places are rebuilt from log and heads.
 //
+// A take-over (takeover.go) may be interrupted before and after each of its steps, by a crash, an earlier owner that goes on, or
+// another successor: seals are the same whoever puts them, and its one swap replaces the version of the head for which it
+// has read the streams, or loses.
+//
 // # What it never does
 //
 // It knows no Kafka protocol and no error codes (package broker maps errors), logs nothing (events are handed to

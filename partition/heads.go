@@ -190,6 +190,13 @@ func (p *Partition) mergeEpochs(head []tier.EpochStart) {
 	p.epochs = append(merged, p.epochs...)
 }
 
+// version is that of the newest head known here, 0 when there is none.
+func (p *Partition) version() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.headVersion
+}
+
 // owner is how this broker signs heads under the partition's present epoch.
 func (p *Partition) owner() tier.Owner {
 	p.mu.Lock()

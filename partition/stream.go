@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/index"
+	"github.com/tierbroker/tierbroker/tier"
 	"github.com/tierbroker/tierbroker/tier/wal"
 )
 
@@ -135,6 +136,11 @@ func (st *stream) begin(ctx context.Context) (*wal.Writer, error) {
 
 // ID names the stream.
 func (st *stream) ID() wal.StreamID { return st.o.Stream }
+
+// inHead is how a head names the stream: since an epoch of the partition, and from a number on.
+func (st *stream) inHead(epoch int32, from uint64) *tier.PendingStream {
+	return &tier.PendingStream{Broker: st.o.Stream.Broker, Incarnation: st.o.Stream.Incarnation, Epoch: epoch, From: int64(from)}
+}
 
 // loop makes objects: by size, or by the time that their first batch has waited.
 func (st *stream) loop() {

@@ -28,21 +28,10 @@ func (a *Archive) Adopt(ctx context.Context, id frame.PartitionID, old *Head, o 
 		topic = old.Topic
 	}
 	s := a.newSpiller(id, topic, o.Epoch)
-	adopt := func(h *Head) error {
-		for _, e := range exts {
-			if e.Kind != KindWAL && e.Kind != KindVoid {
-				return fmt.Errorf("adopt extent [%d, %d) of kind %q: %w", e.Start, e.End, e.Kind, ErrFeature)
-			}
-			if err := h.append(e); err != nil {
-				return fmt.Errorf("adopt: %w", err)
-			}
-		}
-		return nil
-	}
 	h, err := a.change(ctx, id, old, o, func(h *Head) (func(*Head) error, error) {
 		n := h.Clone()
 		s.version = h.Version + 1
-		if err := adopt(n); err != nil {
+		if err := n.adopt(exts); err != nil {
 			return nil, err
 		}
 		if err := s.spill(ctx, n); err != nil {
@@ -52,16 +41,11 @@ func (a *Archive) Adopt(ctx context.Context, id frame.PartitionID, old *Head, o 
 			return nil, nil
 		}
 		return func(next *Head) error {
-			if err := adopt(next); err != nil {
+			if err := next.adopt(exts); err != nil {
 				return err
 			}
 			next.Pages, next.Extents = n.Pages, n.Extents
-			if producers != nil {
-				next.Producers = producers
-			}
-			next.Pending = slices.DeleteFunc(slices.Clone(next.Pending), func(p PendingStream) bool {
-				return slices.ContainsFunc(done, func(d PendingStream) bool { return d.same(&p) })
-			})
+			next.settle(&Adoption{Producers: producers, Done: done})
 			for _, f := range more {
 				f(next)
 			}
@@ -70,6 +54,32 @@ func (a *Archive) Adopt(ctx context.Context, id frame.PartitionID, old *Head, o 
 	})
 	s.discard(err)
 	return h, err
+}
+
+// adopt appends the extents of an adoption.
+func (h *Head) adopt(exts []Extent) error {
+	for _, e := range exts {
+		if e.Kind != KindWAL && e.Kind != KindVoid {
+			return fmt.Errorf("adopt extent [%d, %d) of kind %q: %w", e.Start, e.End, e.Kind, ErrFeature)
+		}
+		if err := h.append(e); err != nil {
+			return fmt.Errorf("adopt: %w", err)
+		}
+	}
+	return nil
+}
+
+// settle is what an adoption changes besides extents.
+func (h *Head) settle(ad *Adoption) {
+	if ad.Producers != nil {
+		h.Producers = ad.Producers
+	}
+	h.Pending = slices.DeleteFunc(slices.Clone(h.Pending), func(p PendingStream) bool {
+		return slices.ContainsFunc(ad.Done, func(d PendingStream) bool { return d.same(&p) })
+	})
+	if ad.More != nil {
+		ad.More(h)
+	}
 }
 
 // HoldsWAL reports whether the head may still need the part of a WAL object that holds [start, end) of its partition: an extent names the

@@ -43,8 +43,7 @@ func (a *Archive) ClaimWith(ctx context.Context, id frame.PartitionID, topic str
 				return old, nil
 			}
 			if old.Epoch >= o.Epoch && !held {
-				return old, fmt.Errorf("head of %v is held by broker %d (%s) in epoch %d; claim of broker %d (%s) in epoch %d: %w",
-					id, old.Owner, old.OwnerIncarnation, old.Epoch, o.Broker, o.Incarnation, o.Epoch, ErrFenced)
+				return old, old.refuse(o)
 			}
 		}
 		h, err := a.Swap(ctx, id, old, func(h *Head) error {
