@@ -28,7 +28,7 @@ type ActionResult struct {
 	Partitions []ActionStatus `json:"partitions"`
 }
 
-// ActionStatus is what became of one partition.
+// ActionStatus is what became of one partition. Where no broker answers for it, State is "unknown".
 type ActionStatus struct {
 	Partition
 	Error string `json:"error,omitempty"`
@@ -39,11 +39,29 @@ type actionRequest struct {
 	Partition *int32 `json:"partition"`
 }
 
-func (a *api) roll(w http.ResponseWriter, r *http.Request) { a.act(w, r, a.Partitions.Roll) }
+// action is something done to partitions where they are.
+type action struct {
+	name string // in the path
+	do   func(context.Context, frame.PartitionID) error
+}
 
-func (a *api) evict(w http.ResponseWriter, r *http.Request) { a.act(w, r, a.Partitions.Evict) }
+func (a *api) roll(w http.ResponseWriter, r *http.Request) {
+	x := action{name: "roll"}
+	if a.Partitions != nil {
+		x.do = a.Partitions.Roll
+	}
+	a.act(w, r, x)
+}
 
-func (a *api) act(w http.ResponseWriter, r *http.Request, do func(context.Context, frame.PartitionID) error) {
+func (a *api) evict(w http.ResponseWriter, r *http.Request) {
+	x := action{name: "evict"}
+	if a.Partitions != nil {
+		x.do = a.Partitions.Evict
+	}
+	a.act(w, r, x)
+}
+
+func (a *api) act(w http.ResponseWriter, r *http.Request, x action) {
 	t := a.findTopic(w, r)
 	if t == nil {
 		return
@@ -52,11 +70,12 @@ func (a *api) act(w http.ResponseWriter, r *http.Request, do func(context.Contex
 	if !readBody(w, r, &req, "{} or {\"partition\": N}") {
 		return
 	}
+	here := onlyHere(r)
 	chosen := a.statsOf(func(id frame.PartitionID) bool {
 		return id.Topic == t.ID && (req.Partition == nil || id.Partition == *req.Partition)
 	})
-	if len(chosen) == 0 {
-		writeError(w, http.StatusNotFound, fmt.Errorf("no such partition of topic %q on broker %d", t.Name, a.BrokerID))
+	if p := req.Partition; here && len(chosen) == 0 || p != nil && (*p < 0 || *p >= t.Partitions) {
+		writeError(w, http.StatusNotFound, fmt.Errorf("no such partition of topic %q%s", t.Name, at(here, a.BrokerID)))
 		return
 	}
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTime + writeTimeout)); err != nil {
@@ -64,7 +83,18 @@ func (a *api) act(w http.ResponseWriter, r *http.Request, do func(context.Contex
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTime)
 	defer cancel()
-	writeJSON(w, http.StatusOK, a.run(ctx, t.Name, chosen, do))
+	if here {
+		writeJSON(w, http.StatusOK, a.run(ctx, t.Name, chosen, x.do))
+		return
+	}
+	writeJSON(w, http.StatusOK, a.everywhere(ctx, t, req.Partition, x))
+}
+
+func at(here bool, broker int32) string {
+	if here {
+		return fmt.Sprintf(" on broker %d", broker)
+	}
+	return ""
 }
 
 // run works on the partitions and returns how each of them looks afterwards.

@@ -145,7 +145,7 @@ func TestTopics(t *testing.T) {
 	list := decode[struct{ Topics []Topic }](t, get(t, h, "/api/v1/topics", 200)).Topics
 	require.Len(t, list, 2)
 	require.Equal(t, "logs", list[0].Name)
-	require.Equal(t, 3, list[0].Local)
+	require.Equal(t, 3, list[0].Known)
 	require.Equal(t, map[string]int{"writing": 3}, list[0].States)
 	require.Equal(t, int64(300), list[0].LocalBytes)
 	require.Equal(t, int64(3000), list[0].ArchiveBytes)
@@ -156,7 +156,7 @@ func TestTopics(t *testing.T) {
 	detail := decode[TopicDetail](t, get(t, h, "/api/v1/topics/logs", 200))
 	require.Equal(t, map[string]string{"retention.ms": "-1"}, detail.Overrides)
 	require.Len(t, detail.PartitionList, 3)
-	require.Equal(t, Partition{Topic: "logs", Partition: 1, State: "writing", Epoch: 3, Start: 5, LocalStart: 10, Tiered: 20, Durable: 25, End: 26,
+	require.Equal(t, Partition{Topic: "logs", Partition: 1, Broker: 1, State: "writing", Epoch: 3, Start: 5, LocalStart: 10, Tiered: 20, Durable: 25, End: 26,
 		LocalBytes: 100, ArchiveBytes: 1000, Extents: 2, PendingBytes: 10, RollLagMs: 5001}, detail.PartitionList[1])
 	require.Contains(t, get(t, h, "/api/v1/topics/none", 404), `no topic \"none\"`)
 }
@@ -193,7 +193,7 @@ func TestHealth(t *testing.T) {
 	}
 	r = decode[Readiness](t, get(t, h, "/readyz", 503))
 	require.False(t, r.Ready)
-	require.Equal(t, "1 of 4 partitions are being opened", r.Problems[1].Message)
+	require.Equal(t, "1 of 4 partitions is being opened", r.Problems[1].Message)
 	for id, s := range w.stats {
 		s.State, s.Reason = partition.Failed, "disk"
 		w.stats[id] = s
@@ -289,7 +289,7 @@ func TestUnknownRoutes(t *testing.T) {
 func TestControllerAlone(t *testing.T) {
 	_, h, _ := setup(t, func(o *Options) { o.Partitions, o.Local = nil, nil })
 	require.Contains(t, get(t, h, "/api/v1/partitions", 404), "has no partitions")
-	require.Equal(t, 404, post(h, "/api/v1/topics/logs/roll", "{}", nil).Code)
+	require.Equal(t, 404, post(h, "/api/v1/topics/logs/roll?here=true", "{}", nil).Code)
 	get(t, h, "/api/v1/topics", 200)
 	get(t, h, "/api/v1/cluster", 200)
 	require.NotContains(t, get(t, h, "/metrics", 200), "tierbroker_commitlog_bytes")

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,7 +22,7 @@ import (
 const (
 	askTime    = 2 * time.Second // for one node's answer
 	askAtOnce  = 16
-	askedBytes = 4 << 20 // of an answer
+	askedBytes = 64 << 20 // of an answer
 )
 
 // NodeHealth is what a node says about itself.
@@ -27,6 +31,7 @@ type NodeHealth struct {
 	Role     string    `json:"role"` // broker, or controller for one that is no broker
 	Answered bool      `json:"answered"`
 	Slow     bool      `json:"slow,omitempty"`  // it did not within two seconds
+	Gone     bool      `json:"gone,omitempty"`  // no port of it takes connections
 	Error    string    `json:"error,omitempty"` // why it did not
 	Ready    bool      `json:"ready"`
 	Problems []Problem `json:"problems"`
@@ -36,22 +41,57 @@ type NodeHealth struct {
 type node struct {
 	id        int32
 	role, url string
+	port      string // another HOST:PORT of it, that other machines reach; empty: none is known
 }
 
-func brokerNode(b *cluster.Broker) node { return node{b.ID, "broker", b.AdminURL} }
+func brokerNode(b *cluster.Broker) node {
+	return node{b.ID, "broker", b.AdminURL, net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))}
+}
+
+func controllerNode(c *cluster.ControllerNode) node {
+	n := node{id: c.ID, role: "controller", url: c.AdminURL}
+	if u, err := url.Parse(c.PeerURL); err == nil {
+		n.port = u.Host
+	}
+	return n
+}
+
+// gone tells that a node whose admin API could not be asked takes no connections elsewhere either: most likely its process
+// has ended, and its lease not yet.
+func (n node) gone(ctx context.Context) bool {
+	if n.port == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", n.port)
+	if err != nil {
+		return true
+	}
+	_ = conn.Close() // nothing was sent
+	return false
+}
 
 func (n node) String() string { return fmt.Sprintf("%s %d", n.role, n.id) }
 
 // ask gets a page of another node's admin API.
 func (a *api) ask(ctx context.Context, n node, path string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return a.call(ctx, n, http.MethodGet, path, "", v)
+}
+
+// call asks another node's admin API for something; a body is JSON.
+func (a *api) call(ctx context.Context, n node, method, path, body string, v any) error {
 	if n.url == "" {
 		return fmt.Errorf("%s has told no admin address", n)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, n.url+path, strings.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("the admin address of %s: %w", n, err)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := a.peers.Do(req)
 	if err != nil {
@@ -63,6 +103,10 @@ func (a *api) ask(ctx context.Context, n node, path string, v any) error {
 		return fmt.Errorf("%s%s: %w", n.url, path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
+		var said struct{ Error string }
+		if json.Unmarshal(data, &said) == nil && said.Error != "" {
+			return fmt.Errorf("%s%s answered %s: %.500s", n.url, path, resp.Status, said.Error)
+		}
 		return fmt.Errorf("%s%s answered %s", n.url, path, resp.Status)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
@@ -98,6 +142,7 @@ func (a *api) askHealth(ctx context.Context, n node) NodeHealth {
 	}
 	if err != nil {
 		h.Error, h.Slow = err.Error(), errors.Is(err, context.DeadlineExceeded)
+		h.Gone = !h.Slow && n.gone(ctx)
 		return h
 	}
 	h.Answered, h.Ready = true, info.Health.Ready
@@ -113,10 +158,10 @@ func (a *api) itself() node {
 	}
 	for _, c := range image.Controllers() {
 		if c.ID == a.BrokerID && a.Partitions == nil {
-			return node{c.ID, "controller", c.AdminURL}
+			return controllerNode(&c)
 		}
 	}
-	return node{a.BrokerID, "node", ""}
+	return node{id: a.BrokerID, role: "node"}
 }
 
 // nodes lists the living nodes: brokers, then the controllers that are no brokers, and this one in any case.
@@ -127,7 +172,7 @@ func (a *api) nodes(image *cluster.Image) []node {
 	}
 	for _, c := range image.Controllers() {
 		if b, ok := image.Broker(c.ID); !ok || b.AdminURL != c.AdminURL {
-			list = append(list, node{c.ID, "controller", c.AdminURL})
+			list = append(list, controllerNode(&c))
 		}
 	}
 	if own := a.itself(); !slices.Contains(list, own) {

@@ -22,13 +22,15 @@ const (
 	statusRemoving = "removing" // an operator wants it gone
 	statusRemoved  = "removed"  // and it owns nothing any more
 	statusDead     = "dead"
+	statusSilent   = "not answering" // it takes no connections or no requests, and its lease hasn't ended yet
 )
 
 // BrokerInfo is a broker that lives, owns partitions, or that operators want something of.
 type BrokerInfo struct {
 	ID          int32    `json:"id"`
-	Status      string   `json:"status"` // alive, stopping, draining, drained, removing, removed, dead
-	Alive       bool     `json:"alive"`
+	Status      string   `json:"status"`  // alive, stopping, draining, drained, removing, removed, dead; in a status also: not answering
+	Alive       bool     `json:"alive"`   // by its lease
+	Answers     bool     `json:"answers"` // false: dead; in a status also: not answering
 	Host        string   `json:"host"`
 	Port        int32    `json:"port"`
 	AdminURL    string   `json:"admin_url"`
@@ -101,7 +103,7 @@ func brokerList(image *cluster.Image, s *tally) []BrokerInfo {
 func brokerInfo(image *cluster.Image, s *tally, id int32) BrokerInfo {
 	b, alive := image.Broker(id)
 	i := BrokerInfo{
-		ID: id, Alive: alive, Host: b.Host, Port: b.Port, AdminURL: b.AdminURL, Rack: b.Rack, Labels: orEmpty(b.Labels), Roles: orEmpty(b.Roles),
+		ID: id, Alive: alive, Answers: alive, Host: b.Host, Port: b.Port, AdminURL: b.AdminURL, Rack: b.Rack, Labels: orEmpty(b.Labels), Roles: orEmpty(b.Roles),
 		Weight: cmp.Or(max(b.Weight, 0), 1), Version: b.Version, Incarnation: b.Incarnation, StartedAt: b.StartedAt,
 		Controller: id == image.ControllerID(), States: map[string]int{},
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,11 +29,12 @@ type several struct {
 	client   *cluster.Client
 	term     *cluster.Term
 	sessions map[int32]*cluster.Session
+	ports    map[int32]net.Listener // Kafka's; nobody speaks behind them
 	now      int64
 }
 
 func newSeveral(t *testing.T, change func(*Options)) *several {
-	s := &several{t: t, sessions: map[int32]*cluster.Session{}, now: testNow}
+	s := &several{t: t, sessions: map[int32]*cluster.Session{}, ports: map[int32]net.Listener{}, now: testNow}
 	s.w, s.h, _ = setup(t, func(o *Options) {
 		s.client = o.Cluster.(*cluster.Client)
 		o.Now = func() int64 { return s.now }
@@ -54,7 +56,14 @@ func newSeveral(t *testing.T, change func(*Options)) *several {
 }
 
 func (s *several) register(id int32, url string) {
-	session, err := s.client.Register(s.t.Context(), cluster.Broker{ID: id, Incarnation: fmt.Sprint("run-", id), Identity: fmt.Sprint(id), Host: "h", Port: 9092,
+	if s.ports[id] == nil {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(s.t, err)
+		s.t.Cleanup(func() { _ = l.Close() }) // a test may have closed it
+		s.ports[id] = l
+	}
+	port := int32(s.ports[id].Addr().(*net.TCPAddr).Port)
+	session, err := s.client.Register(s.t.Context(), cluster.Broker{ID: id, Incarnation: fmt.Sprint("run-", id), Identity: fmt.Sprint(id), Host: "127.0.0.1", Port: port,
 		AdminURL: url, Rack: "r", StartedAt: testNow - 1000}, time.Minute)
 	require.NoError(s.t, err)
 	s.sessions[id] = session
@@ -308,8 +317,17 @@ func TestAskOthers(t *testing.T) {
 	require.Equal(t, "critical", s.problem("broker 2: disk full").Severity)
 	answer = `{"broker_id": 3}`
 	require.Contains(t, s.problem("broker 2 lives and its admin API could not be asked").Message, "node 3")
-	answer = strings.Repeat("x", askedBytes+10)
+	answer = "{"
 	require.Equal(t, "info", s.problem("broker 2 lives and its admin API could not be asked").Severity)
+
+	// No port of it takes connections: it has most likely ended, and its lease lives on.
+	require.NoError(t, s.ports[2].Close())
+	p := s.problem("broker 2 is not answering")
+	require.Equal(t, "warning", p.Severity)
+	require.Contains(t, p.Action, "start it again")
+	st := s.status()
+	require.False(t, st.OK)
+	require.Equal(t, []any{"not answering", true, false}, []any{st.Brokers[1].Status, st.Brokers[1].Alive, st.Brokers[1].Answers})
 }
 
 type fixedLoads controller.Loads

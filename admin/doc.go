@@ -23,8 +23,8 @@
 //	POST /api/v1/rebalance/apply       asks for the moves of a plan
 //	POST /api/v1/rebalance/stop        takes them back
 //	POST /api/v1/rebalance/auto        switches the controller's own rebalance
-//	GET  /api/v1/topics                topics with hot and cold bytes
-//	GET  /api/v1/topics/{topic}        one topic with settings and partitions
+//	GET  /api/v1/topics                topics with hot and cold bytes (?here=true)
+//	GET  /api/v1/topics/{topic}        one topic with settings and partitions (?here=true)
 //	POST /api/v1/topics/{topic}/roll   brings everything into the bucket now
 //	POST /api/v1/topics/{topic}/evict  drops local copies that the bucket covers
 //	GET  /api/v1/partitions            partitions of this broker (?topic=&after=&limit=)
@@ -34,7 +34,10 @@
 //	GET  /debug/pprof/                 Go's profiles, when enabled
 //
 // Every node answers for the cluster: it has an image of it, and writes wishes to
-// etcd itself. Each node is asked for its own health, within two seconds.
+// etcd itself. Each node is asked for its own health, within two seconds, and
+// each broker for its partitions of topics; roll and evict are passed on to the
+// brokers that own the partitions. With here=true a node tells and does only what
+// concerns its own partitions. Brokers that don't answer are named.
 //
 // Errors are JSON objects {"error": "..."} with a fitting status. Names in JSON
 // are snake_case; times are milliseconds since 1970, sizes are bytes.

@@ -94,7 +94,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	}
 	states := map[string]int{}
 	for _, t := range topics {
-		if t.Local == 0 {
+		if t.Known == 0 {
 			continue
 		}
 		e.gauge(descTopicLocal, float64(t.LocalBytes), t.Name)

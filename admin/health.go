@@ -97,11 +97,11 @@ func (a *api) partitionProblems() []Problem {
 	var problems []Problem
 	if opening > 0 {
 		problems = append(problems, Problem{Component: "partitions", Unready: true,
-			Message: fmt.Sprintf("%d of %d partitions are being opened", opening, total)})
+			Message: fmt.Sprintf("%d of %s %s", opening, count(total, "partition"), singular(opening, "are being opened"))})
 	}
 	if failed > 0 {
 		problems = append(problems, Problem{Component: "partitions",
-			Message: fmt.Sprintf("%d of %d partitions have failed, among them %s/%d: %s", failed, total, first.Topic, first.ID.Partition, first.Reason)})
+			Message: fmt.Sprintf("%d of %s %s, among them %s/%d: %s", failed, count(total, "partition"), singular(failed, "have failed"), first.Topic, first.ID.Partition, first.Reason)})
 	}
 	return problems
 }

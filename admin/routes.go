@@ -48,8 +48,8 @@ func New(o Options) (http.Handler, error) {
 		{"GET /api/v1/config", a.config, false},
 		{"GET /api/v1/partitions", a.partitions, true},
 		{"GET /api/v1/segments", a.segments, true},
-		{"POST /api/v1/topics/{topic}/roll", a.roll, true},
-		{"POST /api/v1/topics/{topic}/evict", a.evict, true},
+		{"POST /api/v1/topics/{topic}/roll", a.roll, false},
+		{"POST /api/v1/topics/{topic}/evict", a.evict, false},
 	} {
 		handler := route.handler
 		if route.local && o.Partitions == nil {

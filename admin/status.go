@@ -71,12 +71,25 @@ func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	d := diagnosis{st: st, image: image, tally: s}
 	d.controller()
 	d.brokers()
+	st.silence()
 	d.partitions()
 	d.moves(a.moveList(image))
 	d.state()
 	d.nodes()
 	st.judge()
 	writeJSON(w, http.StatusOK, st)
+}
+
+// silence marks the brokers that live by their lease alone.
+func (s *ClusterStatus) silence() {
+	for _, n := range s.Nodes {
+		for i := range s.Brokers {
+			b := &s.Brokers[i]
+			if b.ID == n.Node && n.Role == "broker" && b.Alive && (n.Gone || n.Slow) {
+				b.Status, b.Answers = statusSilent, false
+			}
+		}
+	}
 }
 
 // judge sums the problems up, the worst first.
@@ -239,7 +252,11 @@ func (d *diagnosis) nodes() {
 		n := &d.st.Nodes[i]
 		if n.Slow {
 			d.tell(severityWarning, "node", "It may be paused, overloaded or cut off: look at it. When its lease ends, others take its place by themselves.",
-				"%s %d lives and did not answer within %s", n.Role, n.Node, askTime)
+				"%s %d is not answering: it did not within %s", n.Role, n.Node, askTime)
+			continue
+		}
+		if n.Gone {
+			d.gone(n)
 			continue
 		}
 		if !n.Answered {
@@ -258,6 +275,16 @@ func (d *diagnosis) nodes() {
 			d.tell(severity, p.Component, actionOf(p.Component), "%s %d: %s", n.Role, n.Node, p.Message)
 		}
 	}
+}
+
+// gone tells of a node that takes no connections. One that shuts down closes its ports shortly before it leaves.
+func (d *diagnosis) gone(n *NodeHealth) {
+	if b, ok := d.image.Broker(n.Node); ok && b.Draining && n.Role == "broker" {
+		return // told of as stopping
+	}
+	d.tell(severityWarning, "node", "If its process has ended, start it again with its data directory; else look at the network to it. "+
+		"It counts as dead when its lease ends, which takes seconds: then others take its place as far as they can, and this says what is left to do.",
+		"%s %d is not answering: it takes no connections", n.Role, n.Node)
 }
 
 func actionOf(component string) string {

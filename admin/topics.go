@@ -12,13 +12,13 @@ import (
 	"github.com/tierbroker/tierbroker/partition"
 )
 
-// Topic is a topic in listings. The sums cover the partitions on this broker.
+// Topic is a topic in listings. The sums cover the partitions that a broker has told of.
 type Topic struct {
 	Name         string         `json:"name"`
 	ID           string         `json:"id"`
 	Partitions   int32          `json:"partitions"`
-	Local        int            `json:"partitions_here"`
-	States       map[string]int `json:"states"`
+	Known        int            `json:"partitions_known"` // that the sums cover
+	States       map[string]int `json:"states"`           // of partitions; those that nobody told of are "unknown"
 	Durability   string         `json:"durability"`
 	Internal     bool           `json:"internal"`
 	Deleting     bool           `json:"deleting"`
@@ -30,17 +30,25 @@ type Topic struct {
 	RollLagMs    int64          `json:"roll_lag_ms"`   // age of the oldest of them
 }
 
+// TopicList is the answer of /api/v1/topics.
+type TopicList struct {
+	Topics     []*Topic `json:"topics"`
+	Unanswered []Silent `json:"unanswered"`
+}
+
 // TopicDetail is one topic with its settings and partitions.
 type TopicDetail struct {
 	Topic
 	Overrides     map[string]string `json:"overrides"`
 	PartitionList []Partition       `json:"partition_list"`
+	Unanswered    []Silent          `json:"unanswered"`
 }
 
-// Partition is one partition on this broker.
+// Partition is one partition as its broker sees it. Of one that nobody told of, State is "unknown" and the figures are -1.
 type Partition struct {
 	Topic        string `json:"topic"`
 	Partition    int32  `json:"partition"`
+	Broker       int32  `json:"broker"` // -1: none owns it
 	State        string `json:"state"`
 	Reason       string `json:"reason,omitempty"`
 	Epoch        int32  `json:"epoch"`
@@ -61,7 +69,7 @@ func less(a, b frame.PartitionID) bool { return a.Compare(b) < 0 }
 
 func (a *api) toPartition(s *partition.Stats) Partition {
 	return Partition{
-		Topic: s.Topic, Partition: s.ID.Partition, State: s.State.String(), Reason: s.Reason,
+		Topic: s.Topic, Partition: s.ID.Partition, Broker: a.BrokerID, State: s.State.String(), Reason: s.Reason,
 		Epoch: s.Offsets.Epoch, Start: s.Offsets.Start, LocalStart: s.Offsets.LocalStart, Tiered: s.Offsets.Tiered,
 		Durable: s.Offsets.Durable, End: s.Offsets.End,
 		LocalBytes: s.LocalBytes, ArchiveBytes: s.ArchiveBytes, Extents: s.Extents,
@@ -79,7 +87,7 @@ func rollLag(s *partition.Stats, now int64) int64 {
 
 // add sums a partition into its topic.
 func (t *Topic) add(s *partition.Stats, now int64) {
-	t.Local++
+	t.Known++
 	t.States[s.State.String()]++
 	t.Offsets += max(0, s.Offsets.End-s.Offsets.Start)
 	t.LocalBytes += s.LocalBytes
@@ -117,8 +125,12 @@ func (a *api) sumTopics() []*Topic {
 	return topics
 }
 
-func (a *api) topics(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"topics": a.sumTopics()})
+func (a *api) topics(w http.ResponseWriter, r *http.Request) {
+	list := TopicList{Topics: a.sumTopics(), Unanswered: []Silent{}}
+	if !onlyHere(r) {
+		a.gatherTopics(r.Context(), &list)
+	}
+	writeJSON(w, http.StatusOK, list)
 }
 
 // findTopic answers 404 itself and returns nil when there is no such topic.
@@ -136,15 +148,22 @@ func (a *api) topic(w http.ResponseWriter, r *http.Request) {
 	if t == nil {
 		return
 	}
-	sum := newTopic(t)
-	detail := TopicDetail{Overrides: t.Overrides, PartitionList: []Partition{}}
+	detail := a.detailHere(t)
+	if !onlyHere(r) {
+		a.gatherTopic(r.Context(), t, detail)
+	}
+	writeJSON(w, http.StatusOK, detail)
+}
+
+// detailHere tells what this node holds of a topic.
+func (a *api) detailHere(t *cluster.Topic) *TopicDetail {
+	detail := &TopicDetail{Topic: *newTopic(t), Overrides: t.Overrides, PartitionList: []Partition{}, Unanswered: []Silent{}}
 	now := a.Now()
 	for _, s := range a.statsOf(func(id frame.PartitionID) bool { return id.Topic == t.ID }) {
-		sum.add(&s, now)
+		detail.add(&s, now)
 		detail.PartitionList = append(detail.PartitionList, a.toPartition(&s))
 	}
-	detail.Topic = *sum
-	writeJSON(w, http.StatusOK, detail)
+	return detail
 }
 
 // statsOf returns the chosen partitions of this broker in the order of their ids.

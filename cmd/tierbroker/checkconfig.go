@@ -37,11 +37,12 @@ and where that came from. Neither the bucket nor any port is touched.`,
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  noArgs,
+		Use:     "version",
+		Short:   "Print the version, the commit, and what it was built with",
+		Example: "  tierbroker version",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "tierbroker "+version)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), config.Build("tierbroker", version))
 			return err
 		},
 	}

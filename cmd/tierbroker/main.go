@@ -20,6 +20,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tierbroker/tierbroker/config"
 )
 
 // version is set by the linker.
@@ -63,6 +65,7 @@ func newRoot() *cobra.Command {
 		Short:         "A Kafka-compatible broker whose archive lives in an S3 bucket",
 		Long:          runHelp,
 		Example:       runExamples,
+		Version:       config.Build("tierbroker", version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
@@ -71,6 +74,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return mistake("%w (see tierbroker --help)", err)
 	})
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	addConfigFlags(root)
 	root.AddCommand(run, newCheckConfig(), newVersion())

@@ -82,10 +82,10 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-func (g *globals) adminTopics(ctx context.Context) ([]admin.Topic, error) {
-	var answer struct{ Topics []admin.Topic }
+func (g *globals) adminTopics(ctx context.Context) (*admin.TopicList, error) {
+	var answer admin.TopicList
 	err := g.call(ctx, http.MethodGet, "/api/v1/topics", nil, &answer)
-	return answer.Topics, err
+	return &answer, err
 }
 
 func (g *globals) adminTopic(ctx context.Context, name string) (*admin.TopicDetail, error) {

@@ -342,7 +342,7 @@ func TestArchiveWithStreams(t *testing.T) {
 	}
 	code, out = tierctl(t, "archive", "verify", "logs/0", "--bucket", url)
 	require.Equal(t, 0, code, out)
-	require.Contains(t, out, "1 WAL streams")
+	require.Contains(t, out, "1 WAL stream,")
 	code, out = tierctl(t, "dump", "wal", key, "--bucket", url)
 	require.Equal(t, 0, code, out)
 	require.Contains(t, out, `"parts":1`)

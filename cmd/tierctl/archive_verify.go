@@ -194,14 +194,15 @@ func (g *globals) printVerify(cmd *cobra.Command, r *verifyResult) error {
 			return err
 		}
 	}
-	read := fmt.Sprintf("%d batches, %d records, %s read", r.Batches, r.Records, size(r.Bytes))
+	read := fmt.Sprintf("%s, %s, %s read", plural(r.Batches, "batch"), plural(r.Records, "record"), size(r.Bytes))
 	if r.Batches == 0 {
 		read = "no records read"
 	}
 	streams := ""
 	if r.Streams > 0 {
-		streams = fmt.Sprintf("%d WAL streams, ", r.Streams)
+		streams = plural(r.Streams, "WAL stream") + ", "
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d partitions, %d extents, %s%s: %d problems, %d notes\n", r.Partitions, r.Objects, streams, read, len(r.Problems), len(r.Notes))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, %s, %s%s: %s, %s\n", plural(r.Partitions, "partition"), plural(r.Objects, "extent"), streams, read,
+		plural(len(r.Problems), "problem"), plural(len(r.Notes), "note"))
 	return err
 }

@@ -155,8 +155,8 @@ func (o *restoreOptions) check() error {
 func (o *restoreOptions) run(cmd *cobra.Command, ro restore.Options, plan *restore.Plan, bars *stageBars) (*restore.Result, error) {
 	ctx := cmd.Context()
 	if len(plan.Damaged) > 0 && !o.settings.LeaveDamaged {
-		return nil, fmt.Errorf("%d partitions can't be restored: %s (partition %d: %s); --leave-damaged restores all others",
-			len(plan.Damaged), plan.Damaged[0].Topic, plan.Damaged[0].Partition, plan.Damaged[0].What)
+		return nil, fmt.Errorf("%s can't be restored: %s (partition %d: %s); --leave-damaged restores all others",
+			plural(len(plan.Damaged), "partition"), plan.Damaged[0].Topic, plan.Damaged[0].Partition, plan.Damaged[0].What)
 	}
 	target, err := o.open(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (o *restoreOptions) tls() (*tls.Config, error) {
 
 // whatNow says how to start the new cluster.
 func (o *restoreOptions) whatNow(cmd *cobra.Command, bucket string, r *restore.Result) {
-	cmd.Printf("restored cluster %s: %d topics, %d partitions\n", r.ClusterID, r.Topics, r.Partitions)
+	cmd.Printf("restored cluster %s: %s, %s\n", r.ClusterID, plural(r.Topics, "topic"), plural(r.Partitions, "partition"))
 	if o.dataDir != "" {
 		cmd.Printf("start it with: tierbroker run --data-dir %s --bucket '%s'\n", o.dataDir, bucket)
 	} else {

@@ -89,11 +89,18 @@ func showStatus(w io.Writer, s *admin.ClusterStatus) error {
 	case "warning":
 		verdict = paint(yellow, "something needs attention")
 	}
-	alive := 0
+	alive, silent := 0, 0
 	for i := range s.Brokers {
-		if s.Brokers[i].Alive {
+		switch b := &s.Brokers[i]; {
+		case b.Alive && !b.Answers:
+			silent++
+		case b.Alive:
 			alive++
 		}
+	}
+	brokers := fmt.Sprintf("%d of %d alive", alive, len(s.Brokers))
+	if silent > 0 {
+		brokers += fmt.Sprintf(", %d not answering", silent)
 	}
 	controller := "none"
 	if s.Controller >= 0 {
@@ -103,8 +110,8 @@ func showStatus(w io.Writer, s *admin.ClusterStatus) error {
 	if n := s.Moves.UnderWay + s.Moves.Waiting; n > 0 {
 		moves = fmt.Sprintf("%d under way, %d waiting", s.Moves.UnderWay, s.Moves.Waiting)
 	}
-	if _, err := fmt.Fprintf(w, "%s: %s\n\n  controller  %s\n  brokers     %d of %d alive\n  partitions  %d of %d served, in %s\n  moves       %s\n\n", verdict, s.ClusterID,
-		controller, alive, len(s.Brokers), s.Partitions.Served, s.Partitions.Total, plural(s.Topics, "topic"), moves); err != nil {
+	if _, err := fmt.Fprintf(w, "%s: %s\n\n  controller  %s\n  brokers     %s\n  partitions  %d of %d served, in %s\n  moves       %s\n\n", verdict, s.ClusterID,
+		controller, brokers, s.Partitions.Served, s.Partitions.Total, plural(s.Topics, "topic"), moves); err != nil {
 		return err
 	}
 	if err := brokerTable(s.Brokers, s.Now).write(w); err != nil {
@@ -158,9 +165,12 @@ func wrap(text string, indent int) string {
 	return b.String()
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
+func plural[N int | int32 | int64](n N, what string) string {
+	switch {
+	case n == 1:
 		return "1 " + what
+	case strings.HasSuffix(what, "ch"):
+		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

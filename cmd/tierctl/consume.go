@@ -222,7 +222,7 @@ func (r *consumeRun) loop(ctx context.Context) error {
 			continue
 		}
 		if timedOut && fetches.NumRecords() == 0 {
-			return fmt.Errorf("nothing came for %s, though %d partitions are not at their end", quiet, r.open)
+			return fmt.Errorf("nothing came for %s, though not all is read: %s to go", quiet, plural(r.open, "partition"))
 		}
 	}
 	return nil

@@ -99,7 +99,7 @@ environment, the environment over the context.`,
 
 func newContextList(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the contexts", Args: args(0, 0, "no arguments"),
+		Use: "list", Short: "List the contexts", Example: "  tierctl context list", Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadContexts()
 			if err != nil {
@@ -154,7 +154,7 @@ func newContextSet(g *globals) *cobra.Command {
 
 func newContextUse() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the current one", Args: args(1, 1, "the name of a context"),
+		Use: "use NAME", Short: "Make a context the current one", Example: "  tierctl context use prod", Args: args(1, 1, "the name of a context"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := loadContexts()
 			if err != nil {
@@ -171,7 +171,7 @@ func newContextUse() *cobra.Command {
 
 func newContextDelete() *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Forget a context", Args: args(1, 1, "the name of a context"),
+		Use: "delete NAME", Short: "Forget a context", Example: "  tierctl context delete old", Args: args(1, 1, "the name of a context"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := loadContexts()
 			if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 )
@@ -83,12 +82,4 @@ func lagTable(rows []partitionLag) *table {
 		t.row(r.Topic, r.Partition, number(r.Committed), number(r.End), lag, size(r.Bytes), age(r.Ms), number(r.InBucket), size(r.BytesIn), dash(r.Member))
 	}
 	return t
-}
-
-// number prints a count that may be unknown.
-func number(n int64) string {
-	if n < 0 {
-		return "-"
-	}
-	return strconv.FormatInt(n, 10)
 }

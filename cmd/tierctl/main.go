@@ -11,6 +11,7 @@
 //	tierctl archive ...  list, print and verify the archive, without a broker
 //	tierctl dump ...     commit log, index, objects and heads, for developers
 //	tierctl context ...  names for the addresses of several clusters
+//	tierctl version      what this program was built from
 //
 // Where things are is taken from flags, then from TIERCTL_BOOTSTRAP,
 // TIERCTL_ADMIN and TIERCTL_BUCKET, then from the current context, then from
@@ -30,6 +31,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tierbroker/tierbroker/config"
 )
 
 // version is set by the linker.
@@ -97,7 +100,7 @@ several clusters under names.`,
   tierctl topic roll logs && tierctl topic evict logs
   tierctl consume logs --from 2015-07-29T19:00:00Z --count 10
   tierctl archive verify --bucket 's3://archive?endpoint=http://10.0.0.5:9000&region=us-east-1'`,
-		Version:       version,
+		Version:       config.Build("tierctl", version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
@@ -112,10 +115,24 @@ several clusters under names.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	g.addFlags(root)
-	root.AddCommand(newTopic(g), newGroup(g), newCluster(g), newBroker(g), newPartition(g), newRebalance(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g))
+	root.AddCommand(newTopic(g), newGroup(g), newCluster(g), newBroker(g), newPartition(g), newRebalance(g), newProduce(g), newConsume(g), newArchive(g), newDump(g), newContext(g), newVersion())
 	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, the commit, and what it was built with",
+		Example: "  tierctl version",
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), config.Build("tierctl", version))
+			return err
+		},
+	}
 }
 
 // group makes a command that only holds others.

@@ -108,6 +108,14 @@ func dash(s string) string {
 	return s
 }
 
+// number prints an offset, an id or a count; what isn't known is -1.
+func number[N int | int32 | int64](n N) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
 // size prints bytes for people.
 func size(n int64) string {
 	if n < 0 {

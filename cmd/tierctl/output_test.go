@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -98,4 +99,23 @@ func TestUsage(t *testing.T) {
 func TestNoBroker(t *testing.T) {
 	t.Setenv("TIERCTL_CONTEXTS", filepath.Join(t.TempDir(), "none.yaml"))
 	require.Equal(t, exitFailed, execute(context.Background(), []string{"topic", "roll", "x", "--admin", "http://127.0.0.1:1"}))
+}
+
+// TestEveryCommandHasAnExample: whoever asks for help sees a command line that works.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() != "help" && c.Name() != "completion" {
+			require.Contains(t, c.Example, "tierctl", c.CommandPath())
+			for _, child := range c.Commands() {
+				walk(child)
+			}
+		}
+	}
+	walk(newRoot())
+}
+
+func TestPlural(t *testing.T) {
+	require.Equal(t, []string{"0 topics", "1 partition", "2 batches", "1 batch"},
+		[]string{plural(0, "topic"), plural(int32(1), "partition"), plural(int64(2), "batch"), plural(1, "batch")})
 }

@@ -77,7 +77,7 @@ func explainLoss(w io.Writer, l *admin.LossInfo, to int32) error {
 		if l.BucketTime >= 0 {
 			when = fmt.Sprintf(", the last of them appended %s (%s ago)", moment(l.BucketTime), age(sinceMs(0, l.BucketTime)))
 		}
-		add("in the bucket", "%d records, offsets %d up to %d%s: they stay", l.Records, l.Start, l.BucketEnd, when)
+		add("in the bucket", "%s, offsets %d up to %d%s: they stay", plural(l.Records, "record"), l.Start, l.BucketEnd, when)
 		if l.Streams > 0 {
 			add("", "and what %s of earlier owners hold: the new owner takes it over first", plural(l.Streams, "WAL stream"))
 		}

@@ -364,7 +364,7 @@ func (w *lineWriter) summary(cmd *cobra.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &w.result
-	cmd.PrintErrf("%d records, %s to %s in %.1f s\n", r.Records, size(r.Bytes), r.Topic, r.Seconds)
+	cmd.PrintErrf("%s, %s to %s in %.1f s\n", plural(r.Records, "record"), size(r.Bytes), r.Topic, r.Seconds)
 	if r.Keyless > 0 {
 		cmd.PrintErrf("%d lines had no key\n", r.Keyless)
 	}

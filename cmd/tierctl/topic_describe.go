@@ -33,8 +33,7 @@ func newTopicDescribe(g *globals) *cobra.Command {
 		Long: `Shows a topic's settings (those that differ from the defaults, or all with
 --all) and its partitions. Offsets from start to tiered are in the bucket, those
 from local start on are in the broker's commit log; consumers see records below
-durable. In a cluster, only the partitions at the node that is asked (--admin) are
-shown.`,
+durable. The state is "unknown" where a partition's broker doesn't answer.`,
 		Example: "  tierctl topic describe audit --all",
 		Args:    args(1, 1, "the name of a topic"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,19 +49,19 @@ shown.`,
 			for _, c := range configs {
 				settings.row(c.Name, dash(c.Value), c.Source)
 			}
-			list := newTable("partition", "state", "epoch", "start", "local start", "tiered", "durable", "end", "hot", "cold", "objects", "roll lag")
+			list := newTable("partition", "broker", "state", "epoch", "start", "local start", "tiered", "durable", "end", "hot", "cold", "objects", "roll lag")
 			for _, p := range detail.PartitionList {
 				state := p.State
 				if p.Reason != "" {
 					state += ": " + p.Reason
 				}
-				list.row(p.Partition, state, p.Epoch, p.Start, p.LocalStart, p.Tiered, p.Durable, p.End, size(p.LocalBytes), size(p.ArchiveBytes),
-					p.Extents, age(p.RollLagMs))
+				list.row(p.Partition, number(p.Broker), state, number(p.Epoch), number(p.Start), number(p.LocalStart), number(p.Tiered), number(p.Durable), number(p.End),
+					size(p.LocalBytes), size(p.ArchiveBytes), number(p.Extents), age(p.RollLagMs))
 			}
 			if g.Output == outputTable {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s  id %s, %d partitions, created %s\n\n", detail.Name, detail.ID, detail.Partitions, moment(detail.CreatedAt))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s  id %s, %s, created %s\n\n", detail.Name, detail.ID, plural(int(detail.Partitions), "partition"), moment(detail.CreatedAt))
 			}
-			noteElsewhere(cmd, int(detail.Partitions), len(detail.PartitionList))
+			noteUnanswered(cmd, detail.Unanswered)
 			tables := []*table{settings, list}
 			if len(configs) == 0 {
 				tables = tables[1:]

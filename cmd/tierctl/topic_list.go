@@ -20,36 +20,32 @@ func newTopicList(g *globals) *cobra.Command {
 (while the local copy is kept, a record counts in both); pending is what isn't
 in the bucket yet. Records are offsets from start to end: those that a restore or
 a forced move skipped count too. Sizes come from the admin API and are "-"
-without it. In a cluster, records and bytes are those of the partitions at the
-node that is asked (--admin); a note says how many are elsewhere.`,
+without it. Every broker is asked; a note names those that did not answer, whose
+partitions are missing from records and bytes and count as "unknown".`,
 		Example: "  tierctl topic list\n  tierctl topic list -o json",
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			topics, err := g.adminTopics(cmd.Context())
+			list, err := g.adminTopics(cmd.Context())
 			if err != nil && !errors.Is(err, errNoAdmin) {
 				return err
 			}
-			sized := err == nil
 			if err != nil {
 				cmd.PrintErrf("note: sizes are missing: %s\n", err)
-				topics, err = g.kafkaTopics(cmd)
+				list, err = g.kafkaTopics(cmd)
 			}
 			if err != nil {
 				return err
 			}
+			noteUnanswered(cmd, list.Unanswered)
 			t := newTable("name", "partitions", "durability", "records", "hot", "cold", "pending", "roll lag", "state")
-			shown, all, here := []admin.Topic{}, 0, 0
-			for _, x := range topics {
+			shown := []*admin.Topic{}
+			for _, x := range list.Topics {
 				if x.Internal && !internal {
 					continue
 				}
 				shown = append(shown, x)
-				all, here = all+int(x.Partitions), here+x.Local
-				t.row(x.Name, x.Partitions, dash(x.Durability), x.Offsets, size(x.LocalBytes), size(x.ArchiveBytes), size(x.PendingBytes),
-					age(x.RollLagMs), topicState(&x))
-			}
-			if sized {
-				noteElsewhere(cmd, all, here)
+				t.row(x.Name, x.Partitions, dash(x.Durability), number(x.Offsets), size(x.LocalBytes), size(x.ArchiveBytes), size(x.PendingBytes),
+					age(x.RollLagMs), topicState(x))
 			}
 			return g.print(cmd, shown, t)
 		},
@@ -58,10 +54,10 @@ node that is asked (--admin); a note says how many are elsewhere.`,
 	return cmd
 }
 
-// noteElsewhere says that a node told only of its own partitions.
-func noteElsewhere(cmd *cobra.Command, all, here int) {
-	if here < all {
-		cmd.PrintErrf("note: this is about %d of %d partitions; the others are at other nodes: ask each with --admin\n", here, all)
+// noteUnanswered names the brokers that something is missing from.
+func noteUnanswered(cmd *cobra.Command, silent []admin.Silent) {
+	for _, s := range silent {
+		cmd.PrintErrf("note: broker %d did not answer, so what its partitions hold is missing here: %s\n", s.Broker, s.Error)
 	}
 }
 
@@ -74,7 +70,7 @@ func topicState(t *admin.Topic) string {
 		return "ok"
 	}
 	var parts []string
-	for _, state := range []string{"writing", "starting", "recovering", "draining", "failed", "closed"} {
+	for _, state := range []string{"writing", "starting", "recovering", "draining", "failed", "closed", "unknown"} {
 		if n := t.States[state]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
@@ -83,7 +79,7 @@ func topicState(t *admin.Topic) string {
 }
 
 // kafkaTopics lists topics by the Kafka protocol, which knows no sizes.
-func (g *globals) kafkaTopics(cmd *cobra.Command) ([]admin.Topic, error) {
+func (g *globals) kafkaTopics(cmd *cobra.Command) (*admin.TopicList, error) {
 	client, done, err := g.kadm()
 	if err != nil {
 		return nil, err
@@ -93,14 +89,14 @@ func (g *globals) kafkaTopics(cmd *cobra.Command) ([]admin.Topic, error) {
 	if err != nil {
 		return nil, g.unreachable("list topics", err)
 	}
-	topics := []admin.Topic{}
+	list := &admin.TopicList{Topics: []*admin.Topic{}}
 	for _, d := range details.Sorted() {
-		topics = append(topics, unsized(d))
+		list.Topics = append(list.Topics, unsized(d))
 	}
-	return topics, nil
+	return list, nil
 }
 
-func unsized(d kadm.TopicDetail) admin.Topic {
-	return admin.Topic{Name: d.Topic, ID: d.ID.String(), Partitions: int32(len(d.Partitions)), Internal: d.IsInternal,
-		LocalBytes: -1, ArchiveBytes: -1, PendingBytes: -1}
+func unsized(d kadm.TopicDetail) *admin.Topic {
+	return &admin.Topic{Name: d.Topic, ID: d.ID.String(), Partitions: int32(len(d.Partitions)), Internal: d.IsInternal,
+		Offsets: -1, LocalBytes: -1, ArchiveBytes: -1, PendingBytes: -1}
 }

@@ -21,8 +21,8 @@ var rollAction = moveAction{
 	short: "Bring everything into the bucket now",
 	long: `Uploads what the bucket doesn't have yet and commits it to the head of each
 partition, without waiting for segment.bytes or segment.ms. Safe at any time and
-harmless to repeat. In a cluster, this is done at the node that is asked: give
-each broker's --admin in turn.`,
+harmless to repeat. Each broker does it for its own partitions; the exit code is 1
+when a broker did not answer or a partition could not be rolled.`,
 	example:  "  tierctl topic roll audit\n  tierctl topic roll audit --partition 3",
 	progress: func(t *admin.TopicDetail) int64 { return t.PendingBytes },
 }
@@ -32,8 +32,8 @@ var evictAction = moveAction{
 	short: "Drop local copies that the bucket covers",
 	long: `Drops the local copies of records that are in the bucket, so that they are read
 from there. Nothing that isn't in the bucket is dropped: roll first to evict
-everything. In a cluster, this is done at the node that is asked: give each
-broker's --admin in turn.`,
+everything. Each broker does it for its own partitions; the exit code is 1 when a
+broker did not answer.`,
 	example:  "  tierctl topic roll audit && tierctl topic evict audit",
 	progress: func(t *admin.TopicDetail) int64 { return t.LocalBytes },
 }
@@ -45,27 +45,24 @@ func newTopicMove(g *globals, a moveAction) *cobra.Command {
 		Args: args(1, -1, "at least one name"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			results := []*admin.ActionResult{}
-			t := newTable("topic", "partition", "start", "local start", "tiered", "durable", "hot", "cold", "result")
+			t := newTable("topic", "partition", "broker", "start", "local start", "tiered", "durable", "hot", "cold", "result")
 			failed := 0
 			for _, name := range names {
 				r, err := g.move(cmd.Context(), a, name, partition)
 				if err != nil {
 					return err
 				}
-				if d, err := g.adminTopic(cmd.Context(), name); err == nil && partition < 0 {
-					noteElsewhere(cmd, int(d.Partitions), len(r.Partitions))
-				}
 				results = append(results, r)
 				failed += r.Failed
 				for _, p := range r.Partitions {
-					t.row(r.Topic, p.Partition.Partition, p.Start, p.LocalStart, p.Tiered, p.Durable, size(p.LocalBytes), size(p.ArchiveBytes), first(p.Error, "ok"))
+					t.row(r.Topic, p.Partition.Partition, number(p.Broker), number(p.Start), number(p.LocalStart), number(p.Tiered), number(p.Durable), size(p.LocalBytes), size(p.ArchiveBytes), first(p.Error, "ok"))
 				}
 			}
 			if err := g.print(cmd, results, t); err != nil {
 				return err
 			}
 			if failed > 0 {
-				return fmt.Errorf("%s failed for %d partitions; they kept what they had, try again", a.verb, failed)
+				return fmt.Errorf("%s failed for %s, which kept what they had: see the results, then try again", a.verb, plural(failed, "partition"))
 			}
 			return nil
 		},
