@@ -2,6 +2,7 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,8 @@ const WorkerArg = "load-worker"
 type Worker struct {
 	CPUs []int
 	Log  string // file for what it writes to stderr
+
+	grace time.Duration // beyond the limit, after which a process is killed that can't end itself; 0 for 10 s
 }
 
 // longest is what a job may take beyond its window when it says nothing else.
@@ -52,7 +55,7 @@ func (w Worker) Do(ctx context.Context, j Job, onMark func(Mark)) (o Outcome, er
 	defer func() { err = errors.Join(err, log.Close()) }()
 
 	// The worker ends itself at its limit; this one is for a worker that can't.
-	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit+10*time.Second, errors.New("the load did not end at its limit"))
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit+cmp.Or(w.grace, 10*time.Second), errors.New("the load did not end at its limit"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, WorkerArg)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), log
