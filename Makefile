@@ -54,17 +54,21 @@ $(TOOLS)/minio:
 	@mkdir -p $(TOOLS)
 	GOBIN=$(TOOLS) go install $(MINIO)
 
-## lint: gofmt, go vet and staticcheck
+# The comparison with other brokers is a module of its own, so that what it needs is nobody's dependency.
+COMPARE := bench/compare
+
+## lint: gofmt, go vet and staticcheck, of both modules
 .PHONY: lint
 lint: $(TOOLS)/staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(TOOLS)/staticcheck ./...
+	cd $(COMPARE) && go vet ./... && $(TOOLS)/staticcheck ./...
 
 ## test: lint, then all tests against versitygw, then the concurrent packages under the race detector
 .PHONY: test
-test: tools lint test-unit test-race
+test: tools lint test-unit test-race test-compare
 
 ## test-unit: all tests but those of other languages' clients
 .PHONY: test-unit
@@ -75,6 +79,11 @@ test-unit: tools build
 .PHONY: test-race
 test-race: tools
 	go test -race -short -timeout 10m $(RACE)
+
+## test-compare: the tests of the comparison with other brokers, with those that Go alone installs
+.PHONY: test-compare
+test-compare:
+	cd $(COMPARE) && go test -timeout 15m ./...
 
 ## test-clients: real Kafka clients (Go, JavaScript, kcat, Python, Java) against a broker (CLIENTS=kcat,java,groups picks some)
 .PHONY: test-clients
@@ -95,13 +104,28 @@ fuzz:
 		done; \
 	done
 
+# What a run of the comparison is told: BENCH="-systems kafka,tierbroker-async -scenarios produce" picks some. Data goes to a folder here, since
+# a temporary directory may be memory.
+BENCH     ?=
+BENCH_DIR ?= $(CURDIR)/.cache/bench
+
+## bench: tierbroker beside Kafka and others, ten minutes, into docs/performance/short (BENCH="-systems kafka*" adds flags, BENCH=-h lists them)
+.PHONY: bench
+bench: tools
+	cd $(COMPARE) && go run . -dir $(BENCH_DIR) -out $(CURDIR)/docs/performance/short $(BENCH)
+
+## bench-full: the same with all scenarios, three turns and longer windows, into docs/performance/full; takes hours and about 25 GB of disk
+.PHONY: bench-full
+bench-full: tools
+	cd $(COMPARE) && go run . -full -dir $(BENCH_DIR) -out $(CURDIR)/docs/performance/full $(BENCH)
+
 # Packages whose own benchmarks belong to the picture: checksums and parsing, appends against pwrite, lookups, codecs, cold ranges.
 BENCHED   = ./batch ./segment ./index ./kafka ./tier/bucket/s3
 BENCHTIME ?= 200ms
 
-## bench: what docs/performance.md reports, in a few minutes (BENCHTIME=1s takes longer and is steadier)
-.PHONY: bench
-bench: tools
+## bench-parts: parts of tierbroker against bare system calls, in a few minutes (BENCHTIME=1s takes longer and is steadier)
+.PHONY: bench-parts
+bench-parts: tools
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m $(BENCHED)
 	go test -run '^$$' -bench 'HotFetch|ColdFetch|GroupCommit' -benchtime 1s -timeout 20m ./bench
 	go test -run '^$$' -bench 'Start|Partitions' -benchtime 3x -timeout 20m ./bench
