@@ -12,8 +12,9 @@
 //	BenchmarkProduceBesideGroup  two broker processes: a producer beside a group that rebalances without pause
 //
 // Package segment measures appends against pwrite, package index its lookups, package batch checksums and validation; "make
-// bench-parts" runs them all. Subpackages: compare is a module of its own that measures tierbroker beside other brokers ("make bench"), raw is a client that costs next to nothing, process runs a broker and reads from the
-// system what it uses, load is a program that drives any broker. docs/performance.md keeps the results.
+// bench-parts" runs them all. Subpackages: raw is a client that costs next to nothing, process runs a broker and reads from the
+// system what it uses, load is a program that drives any broker. docs/performance.md keeps the results. Beside them, compare is
+// a module of its own: "make bench" measures tierbroker beside other brokers.
 //
 // The package stands outside of the floors: it may look into all of them, nothing imports it.
 package bench
