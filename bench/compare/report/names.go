@@ -20,6 +20,7 @@ const Bare = "bare"
 // Scenarios that aims look for.
 const (
 	ScenarioProduce  = "produce"
+	ScenarioFsync    = "produce-fsync"
 	ScenarioTail     = "tail"
 	ScenarioLatency  = "latency"
 	ScenarioCold     = "cold"
