@@ -109,7 +109,7 @@ func (h *held) fillAll(ctx context.Context, sizes map[int]int64) error {
 	defer cancel()
 	for _, partitions := range []int{1, 16} {
 		t := load.Topic{Name: fmt.Sprintf("cold-%d", partitions), Partitions: partitions}
-		if err := h.fill(ctx, t, sizes[partitions], true); err != nil {
+		if err := h.fill(ctx, t, sizes[partitions]); err != nil {
 			return err
 		}
 	}

@@ -62,21 +62,15 @@ func (b *Bench) hold(ctx context.Context, scenario, suffix string, s system.Syst
 
 func isOurs(s system.System) bool { return strings.HasPrefix(s.Name, "tierbroker") }
 
-// fill writes bytes to a new topic and, when tier is set, moves all of it to the archive.
-func (h *held) fill(ctx context.Context, t load.Topic, bytes int64, tier bool) error {
-	m, err := h.Load(ctx, load.Job{
-		Topic: t, Create: true, Limit: loadLimit,
-		Produce: &load.Produce{Producers: 1, Record: heldRecord, Run: stay / heldRecord, Bytes: bytes,
-			Options: load.ProducerOptions{Acks: -1, Linger: 5 * time.Millisecond, BatchBytes: 1_000_000, Buffered: 16 << 10}},
-	})
-	if err != nil {
-		return fmt.Errorf("fill %s: %w", t.Name, err)
+// fill writes bytes to a new topic and moves all of it to the archive.
+func (h *held) fill(ctx context.Context, t load.Topic, bytes int64) error {
+	if _, err := h.Load(ctx, load.Job{Topic: t, Create: true}); err != nil {
+		return fmt.Errorf("create %s: %w", t.Name, err)
 	}
-	f := &filled{Topic: t, Total: m.Produced}
-	h.topics = append(h.topics, f)
-	if !tier {
-		return nil
+	if err := h.append(ctx, t, bytes); err != nil {
+		return err
 	}
+	f := h.topics[len(h.topics)-1]
 	if !isOurs(h.System) {
 		n, err := closeSegments(ctx, h.Running.Address, t)
 		if err != nil {
@@ -88,6 +82,20 @@ func (h *held) fill(ctx context.Context, t load.Topic, bytes int64, tier bool) e
 		return err
 	}
 	return h.identify(ctx, f)
+}
+
+// append writes bytes to a topic, as fast as it goes.
+func (h *held) append(ctx context.Context, t load.Topic, bytes int64) error {
+	m, err := h.Load(ctx, load.Job{
+		Topic: t, Limit: loadLimit,
+		Produce: &load.Produce{Producers: 1, Record: heldRecord, Run: stay / heldRecord, Bytes: bytes,
+			Options: load.ProducerOptions{Acks: -1, Linger: 5 * time.Millisecond, BatchBytes: 1_000_000, Buffered: 16 << 10}},
+	})
+	if err != nil {
+		return fmt.Errorf("fill %s: %w", t.Name, err)
+	}
+	h.topics = append(h.topics, &filled{Topic: t, Total: m.Produced})
+	return nil
 }
 
 // identify finds a topic's id: the one in the bucket that no earlier topic has.
