@@ -34,6 +34,8 @@ type Produce struct {
 	Rate float64
 	// OneInFlight lets a producer of a closed loop wait for each record's acknowledgement before the next.
 	OneInFlight bool
+	// Premade sends batches of Options.BatchBytes that were made beforehand, in a closed loop, where the protocol's driver can (see Premade).
+	Premade bool
 	// Bytes ends a closed loop after that many bytes of values in all, instead of after Run.
 	Bytes int64
 }
@@ -58,6 +60,8 @@ func (j *Job) check() error {
 		return errors.New("consumers: at least one")
 	case j.Produce != nil && j.Produce.Bytes > 0 && (j.Produce.Rate > 0 || j.Consume != nil):
 		return errors.New("a number of bytes is for a closed loop alone")
+	case j.Produce != nil && j.Produce.Premade && (j.Produce.Bytes > 0 || j.Produce.Rate > 0 || j.Produce.Options.BatchBytes < 1):
+		return errors.New("requests made beforehand are for a closed loop of some length, with a size of batches")
 	case j.Run <= 0 && (j.Produce != nil && j.Produce.Bytes == 0 || j.Consume != nil && j.Consume.Records == 0):
 		return errors.New("no length of the window")
 	}

@@ -28,7 +28,10 @@ func (r *run) producers() ([]func(context.Context) error, error) {
 		}
 		one := &producer{run: r, Producer: p, index: i, partitions: share(i, r.Produce.Producers, r.Topic.Partitions)}
 		loop := one.closed
-		if r.Produce.Rate > 0 {
+		switch {
+		case r.Produce.Premade:
+			loop = one.premade
+		case r.Produce.Rate > 0:
 			loop = one.open
 			r.due += one.plan()
 		}

@@ -84,4 +84,7 @@ func TestKafkaDriver(t *testing.T) {
 	o = job(Job{Produce: &Produce{Producers: 3, Record: 100, OneInFlight: true, Options: ProducerOptions{Acks: -1}}, Run: 500 * time.Millisecond})
 	_, n = quantiles(t, o.Ack)
 	require.InDelta(t, o.Produced.Records, n, 3, "each record's time is taken")
+	o = job(Job{Produce: &Produce{Producers: 2, Record: 100, Premade: true, Options: ProducerOptions{Acks: -1, BatchBytes: 2000}}, Run: 500 * time.Millisecond})
+	require.Positive(t, o.Produced.Records)
+	require.Equal(t, 100*o.Produced.Records, o.Produced.Bytes)
 }

@@ -19,7 +19,7 @@ const (
 )
 
 func catchup(ctx context.Context, b *Bench) error {
-	return b.Compare(ctx, Case{Scenario: "catchup", Name: "fill", With: Of(system.PageCache), Run: catchupPiece})
+	return b.Compare(ctx, Case{Scenario: "catchup", Name: "fill", With: Plain(system.PageCache), Run: catchupPiece})
 }
 
 func catchupPiece(ctx context.Context, p *Piece) error {

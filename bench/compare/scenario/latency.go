@@ -18,7 +18,7 @@ func init() {
 // tierbroker where both take part, whom the aim is about, else of all. A system whose own peak is below a share's rate has that for a figure.
 func latency(ctx context.Context, b *Bench) error {
 	peaks := &peaks{of: map[string]float64{}}
-	with := Of(system.PageCache)
+	with := Plain(system.PageCache)
 	err := b.Compare(ctx, Case{Scenario: report.ScenarioLatency, Name: "peak, 1 KiB, 16 partitions, closed loop", With: with, Run: peaks.find})
 	if err != nil {
 		return err

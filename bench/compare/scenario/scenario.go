@@ -118,6 +118,12 @@ func Of(d ...system.Durability) func(system.System) bool {
 	return func(s system.System) bool { return slices.Contains(d, s.Durability) }
 }
 
+// Plain is Of without systems that are there for their tiering alone and are another system beside that.
+func Plain(d ...system.Durability) func(system.System) bool {
+	of := Of(d...)
+	return func(s system.System) bool { return of(s) && !strings.HasSuffix(s.Name, "-tiered") }
+}
+
 // Compare lets each system do the case, turn by turn. Only the end of ctx is an error.
 func (b *Bench) Compare(ctx context.Context, c Case) error {
 	var systems []system.System

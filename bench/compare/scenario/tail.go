@@ -24,7 +24,7 @@ func tail(ctx context.Context, b *Bench) error {
 			continue
 		}
 		c := Case{
-			Scenario: report.ScenarioTail, Name: fmt.Sprintf("fan-out %d, 1 KiB, 16 partitions, 20 MiB/s written", fanOut), With: Of(system.PageCache),
+			Scenario: report.ScenarioTail, Name: fmt.Sprintf("fan-out %d, 1 KiB, 16 partitions, 20 MiB/s written", fanOut), With: Plain(system.PageCache),
 			Run: func(ctx context.Context, p *Piece) error { return tailPiece(ctx, p, fanOut) },
 		}
 		if err := b.Compare(ctx, c); err != nil {
