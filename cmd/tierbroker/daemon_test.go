@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -188,6 +191,51 @@ func TestMistakesAreToldInOneSentence(t *testing.T) {
 	}
 	empty := t.TempDir()
 	require.ErrorContains(t, failing(t, "TIERBROKER_DATA_DIR="+dir, "TIERBROKER_BUCKET=file://"+empty), "is it the right bucket?")
+}
+
+// TestFirstAnswerAfterARestart: whoever gets through to a broker that has been started again finds it serving its partitions.
+func TestFirstAnswerAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := "TIERBROKER_KAFKA_LISTEN=" + l.Addr().String()
+	require.NoError(t, l.Close())
+	r := start(t, dir, port)
+	const partitions = 40
+	adm := kadm.NewClient(r.client(t))
+	_, err = adm.CreateTopic(t.Context(), partitions, 1, nil, "many")
+	require.NoError(t, err)
+	r.produce(t, "a")
+	r.end(t)
+
+	// A client tries all the time, as one does that has lost its connection.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	answer := make(chan *kmsg.MetadataResponse, 1)
+	client := r.client(t)
+	go func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		var resp *kmsg.MetadataResponse
+		err := errors.New("not tried")
+		for err != nil && ctx.Err() == nil {
+			<-tick.C
+			resp, err = kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
+		}
+		answer <- resp
+	}()
+	r = start(t, dir, port)
+	resp := <-answer
+	require.NotNil(t, resp)
+	leaders := 0
+	for _, topic := range resp.Topics {
+		for _, p := range topic.Partitions {
+			require.Zero(t, p.ErrorCode, "%s/%d", *topic.Topic, p.Partition)
+			leaders++
+		}
+	}
+	require.GreaterOrEqual(t, leaders, partitions+1)
+	r.end(t)
 }
 
 // TestStartCutShort: a crash between making the bucket's root and writing the

@@ -93,6 +93,8 @@ func (d *daemon) serveOnce(ctx context.Context, failed <-chan error) error {
 	if d.endStandIn != nil {
 		d.endStandIn()
 		d.endStandIn = nil
+	} else if d.kafka != nil {
+		n.takeUp(ctx)
 	}
 	if d.kafka != nil {
 		d.kafka.Start()
