@@ -32,15 +32,29 @@ func (k *kafka) Close() error {
 	return nil
 }
 
+// mostCreated is what one request may create: Kafka's controller takes no more than 10,000 records for one, the topic's own among them.
+const mostCreated = 5_000
+
 func (k *kafka) CreateTopic(ctx context.Context, t Topic) error {
 	configs := map[string]*string{}
 	for name, val := range t.Configs {
 		configs[name] = &val
 	}
 	k.admin.SetTimeoutMillis(60_000)
-	if _, err := k.admin.CreateTopic(ctx, int32(t.Partitions), 1, configs, t.Name); err != nil {
-		return fmt.Errorf("create topic %s: %w", t.Name, err)
+	if r, err := k.admin.CreateTopic(ctx, int32(min(t.Partitions, mostCreated)), 1, configs, t.Name); err != nil {
+		return fmt.Errorf("create topic %s: %w (%s)", t.Name, err, r.ErrMessage)
 	}
+	for n := mostCreated; n < t.Partitions; {
+		n = min(n+mostCreated, t.Partitions)
+		r, err := k.admin.UpdatePartitions(ctx, n, t.Name)
+		if err = errors.Join(err, r.Error()); err != nil {
+			return fmt.Errorf("create %d partitions of %s: %w", n, t.Name, err)
+		}
+	}
+	return k.awaitLeaders(ctx, t)
+}
+
+func (k *kafka) awaitLeaders(ctx context.Context, t Topic) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -87,4 +87,8 @@ func TestKafkaDriver(t *testing.T) {
 	o = job(Job{Produce: &Produce{Producers: 2, Record: 100, Premade: true, Options: ProducerOptions{Acks: -1, BatchBytes: 2000}}, Run: 500 * time.Millisecond})
 	require.Positive(t, o.Produced.Records)
 	require.Equal(t, 100*o.Produced.Records, o.Produced.Bytes)
+	topic = Topic{Name: "wide", Partitions: mostCreated + 2}
+	job(Job{Create: true})
+	o = job(Job{Produce: &Produce{Producers: 1, Record: 8, Bytes: int64(8 * topic.Partitions), Options: ProducerOptions{Acks: -1}}})
+	require.EqualValues(t, topic.Partitions, o.Produced.Records, "one to each partition, also to the last")
 }

@@ -1,4 +1,5 @@
-// Package report keeps results and writes them: JSON, Markdown and plots.
+// Package report keeps results and writes them: JSON with everything that somebody needs to judge them, a Markdown page that says what
+// became of each aim, and plots. It knows names and numbers, no broker.
 package report
 
 import (
