@@ -152,5 +152,8 @@ func (a *assignments) Transition(_ context.Context, ts []cluster.Transition) err
 // MarkWarm implements partition.Cluster.
 func (*assignments) MarkWarm(context.Context, int32, []cluster.Warmed) error { return nil }
 
+// Lives implements partition.Cluster.
+func (*assignments) Lives(context.Context, int32, string) (bool, error) { return true, nil }
+
 // FinishDelete implements partition.Cluster.
 func (a *assignments) FinishDelete(context.Context, frame.TopicID) error { return nil }

@@ -171,6 +171,17 @@ func (c *Client) Register(ctx context.Context, b Broker, ttl time.Duration) (*Se
 	return s, nil
 }
 
+// Lives reports whether a run of a broker is registered now, as etcd says it: not the image, which may be old. One whose lease has ended
+// never registers again.
+func (c *Client) Lives(ctx context.Context, broker int32, incarnation string) (bool, error) {
+	r, err := c.get(ctx, "read broker", c.keys.broker(broker))
+	if err != nil || len(r.Kvs) == 0 {
+		return false, err
+	}
+	b, err := decodeBroker(broker, r.Kvs[0].Lease, r.Kvs[0].Value)
+	return b.Incarnation == incarnation, err
+}
+
 func brokerValue(b *Broker) (string, error) {
 	if b.ID < 0 || b.Incarnation == "" || len(b.Incarnation) > maxIncarnation {
 		return "", fmt.Errorf("register broker %d: incarnation of %d bytes, want 1 to %d", b.ID, len(b.Incarnation), maxIncarnation)

@@ -96,6 +96,9 @@ func (w *realWorld) Transition(_ context.Context, ts []cluster.Transition) error
 // MarkWarm implements partition.Cluster.
 func (*realWorld) MarkWarm(context.Context, int32, []cluster.Warmed) error { return nil }
 
+// Lives implements partition.Cluster.
+func (*realWorld) Lives(context.Context, int32, string) (bool, error) { return true, nil }
+
 // FinishDelete implements partition.Cluster.
 func (w *realWorld) FinishDelete(context.Context, frame.TopicID) error { return nil }
 

@@ -37,7 +37,7 @@ func (p *Partition) bundle(ctx context.Context, now int64) error {
 		return err
 	}
 	for i := range left {
-		p.queueUpload(&left[i])
+		p.queueUpload(&left[i], true)
 	}
 	return nil
 }

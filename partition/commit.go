@@ -320,7 +320,7 @@ func (p *Partition) settle(q *queued) {
 	}
 	switch {
 	case p.object:
-		p.queueUpload(&q.entry)
+		p.queueUpload(&q.entry, q.entry.Last < p.durable) // seen before: it was async when it was written
 	case q.entry.Last >= p.durable:
 		p.raise(&q.entry)
 	}

@@ -139,7 +139,7 @@ func (s *Set) secureAsync(ps []*Partition) error {
 	var unsaved []*Partition
 	for _, p := range ps {
 		p.mu.Lock()
-		if !p.asyncSaved {
+		if p.asyncNext = true; !p.asyncSaved {
 			p.async = true
 			unsaved = append(unsaved, p)
 		}

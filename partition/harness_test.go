@@ -318,6 +318,13 @@ func (c *fakeCluster) MarkWarm(_ context.Context, target int32, ws []cluster.War
 	return nil
 }
 
+// Lives implements Cluster.
+func (c *fakeCluster) Lives(_ context.Context, _ int32, incarnation string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return incarnation == c.incarnation, nil
+}
+
 // FinishDelete implements Cluster.
 func (c *fakeCluster) FinishDelete(_ context.Context, id frame.TopicID) error {
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
@@ -204,6 +205,10 @@ func (s *Set) handOverTo(j *job) cluster.Transition {
 
 // warmAll loads what this broker will need of partitions that are to be moved here, and tells their owners.
 func (s *Set) warmAll(img *cluster.Image) {
+	maps.DeleteFunc(s.warming, func(id frame.PartitionID, _ bool) bool {
+		_, ok := img.Assignment(id)
+		return !ok // its topic was deleted
+	})
 	var list []cluster.Warmed
 	for id, a := range img.Assignments() {
 		if a.Target == s.o.Broker && a.Owner != s.o.Broker && a.State == cluster.Writing && !a.Warm && !s.warming[id] {

@@ -34,8 +34,10 @@ func (p *Partition) safety() *bool {
 	return &safe
 }
 
-// isSafe says whether all that was acknowledged or seen is in the bucket. The caller holds p.mu.
-func (p *Partition) isSafe() bool { return p.object && !p.declassing && p.covered() >= p.safeAt }
+// isSafe says whether all that was acknowledged or seen is in the bucket, the start offset included. The caller holds p.mu.
+func (p *Partition) isSafe() bool {
+	return p.object && !p.declassing && p.covered() >= p.safeAt && p.start <= p.headStart
+}
 
 // followClass has a change of the topic's durability followed, and the controller told when the partition has become
 // safe. d is the topic's durability, which the partition may not have yet. The caller holds p.mu.
@@ -72,6 +74,9 @@ func (p *Partition) reclass(ctx context.Context) error {
 	if err := p.joinStream(ctx); err != nil {
 		return err
 	}
+	if err := p.lighten(ctx); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == Writing && p.epoch == epoch {
@@ -79,6 +84,21 @@ func (p *Partition) reclass(ctx context.Context) error {
 		return p.becomeObject(p.durable, p.next)
 	}
 	return errLeft
+}
+
+// maxClassBacklog is how many bytes a partition that becomes object may put into the stream at once: other partitions wait
+// behind them, and are refused when too much waits.
+const maxClassBacklog = 16 << 20
+
+// lighten rolls what is too much for the stream, so that it needn't go there. The caller holds swap.
+func (p *Partition) lighten(ctx context.Context) error {
+	p.mu.Lock()
+	pending, to := p.pending, min(p.stored, p.durable)
+	p.mu.Unlock()
+	if pending <= maxClassBacklog {
+		return nil
+	}
+	return p.rollTo(ctx, to)
 }
 
 // reclassed follows when etcd knows whether the partition is safe.
@@ -103,7 +123,7 @@ func (p *Partition) becomeObject(durable, safeAt int64) error {
 		return err
 	}
 	for i := range left {
-		p.queueUpload(&left[i])
+		p.queueUpload(&left[i], true) // pending by the old rules, or since the start
 	}
 	return nil
 }
@@ -127,22 +147,21 @@ func (p *Partition) unqueued(to int64) ([]index.Entry, error) {
 	return left, nil
 }
 
-// queueUpload gives a stored entry to the stream. The caller holds p.mu.
-func (p *Partition) queueUpload(e *index.Entry) {
+// queueUpload gives a stored entry to the stream; counted says whether it is part of pending already. The caller holds p.mu.
+func (p *Partition) queueUpload(e *index.Entry, counted bool) {
 	if e.Last < p.queuedTo {
 		return
 	}
 	p.queuedTo = e.Last + 1
-	p.set.stream.push(p, e)
+	p.set.stream.push(p, e, counted)
 }
 
 // uploadedTo notes that the stream has everything below an offset.
 func (p *Partition) uploadedTo(to int64) {
 	p.mu.Lock()
 	p.uploaded = max(p.uploaded, to)
-	was := p.covered() >= p.safeAt
+	safe := p.isSafe()
 	p.raiseCovered()
-	safe := p.object && was
 	p.mu.Unlock()
 	if safe {
 		p.set.tellSafe(p)

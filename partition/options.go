@@ -18,6 +18,8 @@ type Cluster interface {
 	Transition(ctx context.Context, ts []cluster.Transition) error
 	// MarkWarm tells the owners of partitions that are moved to target that it is ready for them.
 	MarkWarm(ctx context.Context, target int32, ws []cluster.Warmed) error
+	// Lives asks etcd itself, not an image of it, whether a run of a broker is registered.
+	Lives(ctx context.Context, broker int32, incarnation string) (bool, error)
 	// FinishDelete frees the name of a topic whose partitions have all left the bucket's live set.
 	FinishDelete(ctx context.Context, id frame.TopicID) error
 }

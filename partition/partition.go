@@ -71,6 +71,7 @@ type Partition struct {
 	prepared     bool      // Recovering, and ready for Writing under epoch
 	async        bool      // some of its records may have been acknowledged before they were synced
 	asyncSaved   bool      // and the index says so on disk
+	asyncNext    bool      // its topic becomes async as soon as the index says so
 	rebooted     bool      // the machine has restarted since the partition was last ready for writing
 	announce     bool      // the next batch needs an epoch-start frame
 	void         bool      // which says that offsets before it are void

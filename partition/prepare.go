@@ -96,7 +96,11 @@ func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment, object 
 	p.mu.Lock()
 	p.traced = true
 	p.mu.Unlock()
-	if eager && h != nil && h.Owner != p.set.o.Broker {
+	switch {
+	case !eager || h == nil || h.Owner == p.set.o.Broker:
+	case h.Owner == cluster.NoBroker: // every partition, at the first start after a restore
+		p.set.event(Debug, p, fmt.Sprintf("goes on from the restored archive, in epoch %d", epoch), nil)
+	default:
 		p.set.event(Info, p, fmt.Sprintf("taken over from broker %d, in epoch %d", h.Owner, epoch), nil)
 	}
 	return nil
@@ -104,9 +108,9 @@ func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment, object 
 
 // enterClass ends the preparation: what may be seen from here on depends on the topic's durability.
 func (p *Partition) enterClass(a cluster.Assignment, object bool) error {
-	async := p.cfg.Load().Durability == cluster.Async
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	async := p.asyncNext || p.cfg.Load().Durability == cluster.Async // settings change under the lock
 	// All that is here is synced, so only what comes may be lost.
 	p.prepared, p.rebooted, p.async, p.asyncSaved = true, false, async, async && p.asyncSaved
 	p.move, p.declassing, p.staleTo, p.wasObject = moving{}, false, p.next, false

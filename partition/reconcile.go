@@ -183,7 +183,10 @@ func (s *Set) takeSettings(pl *plan) error {
 	}
 	for _, c := range pl.settings {
 		cfg := c.t.Config
+		c.p.mu.Lock()
 		c.p.cfg.Store(&cfg)
+		c.p.asyncNext = false
+		c.p.mu.Unlock()
 		c.p.setTopic(c.t.Name)
 		s.markDirty(c.p)
 	}

@@ -301,6 +301,16 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (int64, err
 	if err != nil || before == 0 || h != nil && h.Start >= before {
 		return before, err
 	}
+	p.mu.Lock()
+	object := p.object
+	p.mu.Unlock()
+	if object {
+		// What is seen here must be seen elsewhere when this disk is lost: the head first.
+		if err := p.deleteInHead(ctx, before, p.set.o.Now()); err != nil {
+			return 0, err
+		}
+		return before, p.raiseStart(ctx)
+	}
 	if err := p.noteStart(ctx, before); err != nil {
 		return 0, err
 	}

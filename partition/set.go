@@ -72,9 +72,9 @@ type Set struct {
 	seals    *seals
 	// The maintenance loop's own: when streams that ended were last swept, and those whose runs were away at that look.
 	streamsSwept int64
-	strays       map[wal.StreamID]bool
-	images       chan struct{} // a newer image is there
-	later        bool          // the reconcile loop's own: look again soon
+	dying        map[wal.StreamID]map[uint64]int64 // objects of ended streams that nobody needs, by number, and since when (ms)
+	images       chan struct{}                     // a newer image is there
+	later        bool                              // the reconcile loop's own: look again soon
 	warming      map[frame.PartitionID]bool
 	image        atomic.Pointer[cluster.Image]
 	reclaims     chan struct{}
@@ -121,7 +121,7 @@ func OpenSet(o SetOptions) (*Set, error) {
 		o: o, defaultConfig: cfg, parts: map[frame.PartitionID]*Partition{},
 		execs: make(chan exec), dirtySignal: make(chan struct{}, 1), asyncNow: make(chan struct{}, 1), images: make(chan struct{}, 1),
 		reclaims: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1), commitDone: make(chan struct{}), heads: newHeadCache(headCacheEntries),
-		rolls: newRollQueue(), jobs: newJobs(), seals: newSeals(), strays: map[wal.StreamID]bool{}, warming: map[frame.PartitionID]bool{},
+		rolls: newRollQueue(), jobs: newJobs(), seals: newSeals(), dying: map[wal.StreamID]map[uint64]int64{}, warming: map[frame.PartitionID]bool{},
 	}
 	s.pressure.budget.Store(o.DiskBudget)
 	if o.WAL != nil {

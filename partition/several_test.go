@@ -326,5 +326,16 @@ func (n *node) MarkWarm(_ context.Context, target int32, ws []cluster.Warmed) er
 	return nil
 }
 
+// Lives implements Cluster.
+func (n *node) Lives(_ context.Context, broker int32, incarnation string) (bool, error) {
+	n.pl.mu.Lock()
+	defer n.pl.mu.Unlock()
+	if !n.alive {
+		return false, errors.New("etcd does not answer")
+	}
+	b := n.pl.nodes[broker]
+	return b != nil && b.alive && b.incarnation == incarnation, nil
+}
+
 // FinishDelete implements Cluster.
 func (n *node) FinishDelete(context.Context, frame.TopicID) error { return nil }

@@ -37,9 +37,10 @@ type stream struct {
 
 // upload is one batch on its way into the stream.
 type upload struct {
-	p     *Partition
-	epoch int32
-	entry index.Entry
+	p       *Partition
+	epoch   int32
+	entry   index.Entry
+	counted bool // as pending: it was durable before it came here
 }
 
 // flight is one object under way.
@@ -53,7 +54,7 @@ type flight struct {
 type streamed struct {
 	p     *Partition
 	to    int64
-	bytes int64
+	bytes int64 // that aren't counted as pending yet
 	since int64 // append time of the first batch, ms
 }
 
@@ -75,9 +76,9 @@ func (st *stream) admit() error {
 }
 
 // push queues a stored batch. The caller holds p.mu.
-func (st *stream) push(p *Partition, e *index.Entry) {
+func (st *stream) push(p *Partition, e *index.Entry, counted bool) {
 	st.mu.Lock()
-	st.queue = append(st.queue, upload{p, e.Epoch, *e})
+	st.queue = append(st.queue, upload{p, e.Epoch, *e, counted})
 	st.queued += int64(e.Length)
 	st.pending += int64(e.Length)
 	first, full := len(st.queue) == 1, st.queued >= st.s.o.StreamBytes
@@ -287,7 +288,9 @@ func (st *stream) add(b *wal.Builder, src *rollSource, r *logReader, group []upl
 			break // what follows must not be acknowledged before it
 		}
 		pt.to = e.Last + 1
-		pt.bytes += int64(e.Length)
+		if !group[i].counted {
+			pt.bytes += int64(e.Length)
+		}
 	}
 	p.mu.Lock()
 	p.sent = max(p.sent, pt.to)
@@ -317,7 +320,7 @@ func (st *stream) follow() {
 // uploadedPart lets be seen what an acknowledged object holds of the partition.
 func (p *Partition) uploadedPart(pt *streamed) {
 	p.mu.Lock()
-	if pt.to > p.tiered {
+	if pt.to > p.tiered && pt.bytes > 0 {
 		if p.pending == 0 {
 			p.pendingSince = pt.since
 		}

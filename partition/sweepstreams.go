@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/tier"
@@ -35,29 +37,39 @@ func (s *Set) sweepStreams(ctx context.Context, img *cluster.Image, now int64) {
 	}
 	s.streamsSwept = now
 	ids, err := wal.List(ctx, s.o.WAL.Bucket)
+	if err == nil {
+		maps.DeleteFunc(s.dying, func(id wal.StreamID, _ map[uint64]int64) bool { return !slices.Contains(ids, id) })
+	}
 	for _, id := range ids {
 		if b, ok := img.Broker(id.Broker); ok && b.Incarnation == id.Incarnation || id == s.stream.ID() {
 			continue
 		}
-		err = errors.Join(err, s.sweepStream(ctx, img, id))
+		err = errors.Join(err, s.sweepStream(ctx, img, id, now))
 	}
 	if err != nil && s.ctx.Err() == nil {
 		s.event(Warn, nil, "objects of WAL streams that have ended could not be deleted yet", err)
 	}
 }
 
-func (s *Set) sweepStream(ctx context.Context, img *cluster.Image, id wal.StreamID) error {
+func (s *Set) sweepStream(ctx context.Context, img *cluster.Image, id wal.StreamID, now int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.BucketCallTimeout)
 	defer cancel()
 	sealed, err := wal.Find(ctx, s.o.WAL.Bucket, streamOp, id)
 	if errors.Is(err, wal.ErrNotSealed) {
-		if newest := s.image.Load(); !s.unregistered(newest, id) {
+		// An image may be old, and to seal the stream of a run that lives ends that run. etcd knows: a stream is begun after its
+		// run has registered, so one that isn't registered now never will be again.
+		lives, lerr := s.o.Cluster.Lives(ctx, id.Broker, id.Incarnation)
+		if lerr != nil {
+			return fmt.Errorf("ask whether broker %d (%s) lives: %w", id.Broker, id.Incarnation, lerr)
+		}
+		if lives {
 			return nil
 		}
 		sealed, err = wal.Seal(ctx, s.o.WAL.Bucket, streamOp, id, s.o.WAL.ClusterIncarnation)
 	}
 	if err == nil {
-		_, err = sealed.Sweep(ctx, func(ctx context.Context, e wal.Entry) (bool, error) { return s.entryDead(ctx, img, id, &e) })
+		dead := func(ctx context.Context, e wal.Entry) (bool, error) { return s.entryDead(ctx, img, id, &e) }
+		_, err = sealed.Sweep(ctx, dead, func(seq uint64) bool { return s.ripe(id, seq, now) })
 	}
 	if err != nil {
 		return fmt.Errorf("WAL stream %v: %w", id, err)
@@ -65,16 +77,26 @@ func (s *Set) sweepStream(ctx context.Context, img *cluster.Image, id wal.Stream
 	return nil
 }
 
-// unregistered says whether a run has been away from the cluster in two looks in a row: one that is about to register
-// has not begun its stream when the first look finds the stream.
-func (s *Set) unregistered(img *cluster.Image, id wal.StreamID) bool {
-	if b, ok := img.Broker(id.Broker); ok && b.Incarnation == id.Incarnation {
-		delete(s.strays, id)
+// ripe says whether nobody has needed an object for the sweep's delay: a head names it no more, but readers may hold an older
+// one. What isn't known to be dying dies from now on.
+func (s *Set) ripe(id wal.StreamID, seq uint64, now int64) bool {
+	m := s.dying[id]
+	if m == nil {
+		m = map[uint64]int64{}
+		s.dying[id] = m
+	}
+	since, ok := m[seq]
+	if !ok || now < since {
+		m[seq] = now
 		return false
 	}
-	seen := s.strays[id]
-	s.strays[id] = true
-	return seen
+	if now-since < s.o.SweepDelay.Milliseconds() {
+		return false
+	}
+	if delete(m, seq); len(m) == 0 {
+		delete(s.dying, id)
+	}
+	return true
 }
 
 // entryDead says whether nobody will ever need a part of an object again.

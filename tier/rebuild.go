@@ -45,6 +45,11 @@ type rebuilt struct {
 // found, so that the next claim must be above it. Its ceiling lies above everything that may have been assigned as far as the
 // objects tell; whoever installs it (Swap of nil) should SkipToCeiling. What the objects leave open is told: holes become void
 // extents.
+//
+// Parts of WAL objects, whose format this package doesn't know, are not looked at: what the lost head named there and no merge had copied
+// yet, and what pending streams held behind its end. So a hole may be one that a WAL object fills, and the end may be too low. Before the
+// rebuilt head is installed nothing of that is lost: a sweep keeps WAL objects of a partition without a head as long as its topic exists.
+// Install the head only when no stream below wal/ has entries of the partition that the head lacks.
 func (a *Archive) RebuildHead(ctx context.Context, id frame.PartitionID) (*Head, []Problem, error) {
 	var problems []Problem
 	objects, last, err := a.rebuildable(ctx, id, func(p Problem) { problems = append(problems, p) })

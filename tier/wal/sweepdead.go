@@ -26,11 +26,12 @@ func SweepDead(ctx context.Context, b bucket.Bucket, op bucket.Op, id StreamID, 
 	if err != nil {
 		return Report{}, err
 	}
-	return s.Sweep(ctx, dead)
+	return s.Sweep(ctx, dead, nil)
 }
 
-// Sweep is SweepDead for a stream that is at hand.
-func (s *Sealed) Sweep(ctx context.Context, dead func(context.Context, Entry) (bool, error)) (Report, error) {
+// Sweep is SweepDead for a stream that is at hand. An object whose entries are all dead goes when ripe says so for its number; a nil ripe
+// always does. Readers that hold an older head may still ask for it.
+func (s *Sealed) Sweep(ctx context.Context, dead func(context.Context, Entry) (bool, error), ripe func(seq uint64) bool) (Report, error) {
 	var r Report
 	r.Missing = s.Absent
 	del := deleter{s: s, r: &r}
@@ -62,7 +63,7 @@ func (s *Sealed) Sweep(ctx context.Context, dead func(context.Context, Entry) (b
 		}
 	}
 	for i, o := range s.objects {
-		if alive[i] {
+		if alive[i] || ripe != nil && !ripe(o.seq) {
 			r.Kept++
 		} else if err := del.add(ctx, o); err != nil {
 			return r, errors.Join(append(errs, err)...)
