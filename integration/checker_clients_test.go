@@ -39,7 +39,8 @@ func newCrowd(m *mesh, h *history, slots []slot, pace time.Duration) *crowd {
 // patient are a client's settings that notice soon when a broker says nothing any more.
 func patient() []kgo.Opt {
 	return []kgo.Opt{kgo.RequestTimeoutOverhead(3 * time.Second), kgo.ProduceRequestTimeout(5 * time.Second), kgo.RetryTimeout(10 * time.Second),
-		kgo.ConnIdleTimeout(30 * time.Second), kgo.RequestRetries(1 << 20), kgo.FetchMaxWait(500 * time.Millisecond)}
+		kgo.ConnIdleTimeout(30 * time.Second), kgo.RequestRetries(1 << 20), kgo.FetchMaxWait(500 * time.Millisecond),
+		kgo.AlwaysRetryEOF()} // a broker that is killed before its first answer looks to franz-go like one that wants SASL
 }
 
 // produce writes to all partitions by turns until writing ends. The client has five requests in flight per broker, as idempotent ones have.
