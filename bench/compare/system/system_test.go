@@ -2,13 +2,14 @@ package system
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -62,7 +63,7 @@ func TestSystems(t *testing.T) {
 }
 
 func try(ctx context.Context, t *testing.T, s System) {
-	place := Place{Dir: filepath.Join(t.TempDir(), "data"), CPUs: []int{0}}
+	place := Place{Dir: filepath.Join(t.TempDir(), "data"), CPUs: []int{runtime.NumCPU() - 1}}
 	topic := load.Topic{Name: "events", Partitions: partitions, Configs: s.TopicConfigs}
 	r := start(ctx, t, s, place)
 	write(ctx, t, s, r, topic, *recordsFlag)
@@ -146,7 +147,7 @@ func write(ctx context.Context, t *testing.T, s System, r *Running, topic load.T
 			mu.Lock()
 			defer mu.Unlock()
 			acked++
-			failed = errors.Join(failed, err)
+			failed = cmp.Or(failed, err)
 		})
 	}
 	require.NoError(t, p.Flush(ctx))
