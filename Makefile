@@ -85,7 +85,7 @@ test-race: tools
 test-compare:
 	cd $(COMPARE) && go test -timeout 15m ./...
 
-## test-clients: real Kafka clients (Go, JavaScript, kcat, Python, Java) against a broker (CLIENTS=kcat,java,groups picks some)
+## test-clients: real Kafka clients (Go, JavaScript, kcat, Python, Java) against a broker (CLIENTS=kcat,java,groups,reassign picks some)
 .PHONY: test-clients
 test-clients: build
 	go run ./integration/clients $(if $(CLIENTS),-only $(CLIENTS))

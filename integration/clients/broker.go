@@ -21,14 +21,25 @@ type broker struct {
 	err   error
 }
 
-// startBroker builds the broker, starts it on free ports in a directory of its own, and waits
-// until it is ready.
-func startBroker(ctx context.Context, s *suite) (*broker, error) {
+// buildBroker returns the path of the program, which it builds once.
+func buildBroker(ctx context.Context, s *suite) (string, error) {
 	bin := filepath.Join(s.temp, "tierbroker")
+	if _, err := os.Stat(bin); err == nil {
+		return bin, nil
+	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/tierbroker")
 	build.Dir = s.root
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the broker: %w\n%s", err, out)
+		return "", fmt.Errorf("build the broker: %w\n%s", err, out)
+	}
+	return bin, nil
+}
+
+// startBroker starts a broker on free ports in a directory of its own, and waits until it is ready.
+func startBroker(ctx context.Context, s *suite, name string, args ...string) (*broker, error) {
+	bin, err := buildBroker(ctx, s)
+	if err != nil {
+		return nil, err
 	}
 	kafka, err := freeAddr()
 	if err != nil {
@@ -38,14 +49,14 @@ func startBroker(ctx context.Context, s *suite) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &broker{kafka: kafka, log: filepath.Join(s.temp, "broker.log"), ended: make(chan struct{})}
+	b := &broker{kafka: kafka, log: filepath.Join(s.temp, name+".log"), ended: make(chan struct{})}
 	log, err := os.Create(b.log)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	// Not CommandContext: an interrupt must let the broker stop in order.
-	b.cmd = exec.Command(bin, "--data-dir", filepath.Join(s.temp, "data"), "--kafka-listen", kafka, "--admin-listen", admin)
+	b.cmd = exec.Command(bin, append([]string{"--data-dir", filepath.Join(s.temp, name), "--kafka-listen", kafka, "--admin-listen", admin}, args...)...)
 	b.cmd.Env = append(os.Environ(), "TIERBROKER_KAFKA_CONFIG=group.initial.rebalance.delay.ms=1000;"+
 		"group.consumer.session.timeout.ms=12000;group.consumer.heartbeat.interval.ms=500")
 	b.cmd.Stdout, b.cmd.Stderr = log, log

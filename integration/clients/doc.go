@@ -11,5 +11,5 @@
 // Each case is one line of output, beginning with ok or FAIL; the last line is
 // "N passed, N failed". The exit code is 1 when anything failed.
 //
-// Usage: go run ./integration/clients [-only kcat,java,groups]
+// Usage: go run ./integration/clients [-only kcat,java,groups,reassign]
 package main

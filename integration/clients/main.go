@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "clients to run, groups, or groups/CASE, separated by commas (default all)")
+	only := flag.String("only", "", "clients to run, groups, groups/CASE, or reassign, separated by commas (default all)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	failed, err := run(ctx, os.Stdout, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }))
@@ -87,7 +87,7 @@ func run(ctx context.Context, out io.Writer, only []string) (failed int, err err
 	s := &suite{out: out, root: root, temp: temp, run: fmt.Sprintf("suite%d", time.Now().UnixMilli())}
 	bootstrap := os.Getenv("TIERBROKER_BOOTSTRAP")
 	if bootstrap == "" {
-		b, err := startBroker(ctx, s)
+		b, err := startBroker(ctx, s, "broker")
 		if err != nil {
 			return 0, err
 		}
@@ -120,6 +120,9 @@ func run(ctx context.Context, out io.Writer, only []string) (failed int, err err
 		s.readBack(ctx, bootstrap)
 	}
 	runGroups(ctx, s, bootstrap, only)
+	if len(only) == 0 || slices.Contains(only, reassign) {
+		runReassign(ctx, s)
+	}
 	if ctx.Err() != nil {
 		return s.failed, context.Cause(ctx)
 	}
