@@ -61,7 +61,7 @@ func main() {
 	flag.StringVar(&o.scenarios, "scenarios", "all", "scenarios by name with commas in between")
 	flag.BoolVar(&o.full, "full", false, "all scenarios and cases, longer windows; without it the short form")
 	flag.IntVar(&o.turns, "turns", 0, "how often each system does each case (default: 1 short, 3 full)")
-	flag.DurationVar(&o.warm, "warm", 0, "time before each measured window (default: 2s short, 5s full)")
+	flag.DurationVar(&o.warm, "warm", 0, "time before each measured window (default: 4s short, 15s full)")
 	flag.DurationVar(&o.run, "run", 0, "length of a measured window (default: 4s short, 20s full)")
 	flag.StringVar(&o.out, "out", "", "directory for results, Markdown and plots (default: a new one under the temporary directory)")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "tierbroker-compare"), "scratch directory on the disk that is to be measured")

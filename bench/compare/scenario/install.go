@@ -9,13 +9,14 @@ import (
 	"github.com/tierbroker/tierbroker/bench/compare/system"
 )
 
-// Defaults fills in what was left at zero: the short form's lengths, or the full one's.
+// Defaults fills in what was left at zero: the short form's lengths, or the full one's. A Java program on one processor needs the time before the
+// window to compile itself.
 func (b *Bench) Defaults() {
 	if b.Short {
-		b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 1), cmp.Or(b.Warm, 2*time.Second), cmp.Or(b.Run, 4*time.Second)
+		b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 1), cmp.Or(b.Warm, 4*time.Second), cmp.Or(b.Run, 4*time.Second)
 		return
 	}
-	b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 3), cmp.Or(b.Warm, 5*time.Second), cmp.Or(b.Run, 20*time.Second)
+	b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 3), cmp.Or(b.Warm, 15*time.Second), cmp.Or(b.Run, 20*time.Second)
 }
 
 // Install fetches or builds what the systems need. One that can't be had is left out of the run, with its error in the report.
