@@ -328,6 +328,7 @@ func TestAskOthers(t *testing.T) {
 	st := s.status()
 	require.False(t, st.OK)
 	require.Equal(t, []any{"not answering", true, false}, []any{st.Brokers[1].Status, st.Brokers[1].Alive, st.Brokers[1].Answers})
+	require.Equal(t, []any{0, 1, 4, 3}, []any{st.Brokers[1].Serving, st.Brokers[1].Partitions, st.Partitions.Total, st.Partitions.Served}, "it owns one and serves none")
 }
 
 type fixedLoads controller.Loads

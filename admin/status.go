@@ -87,6 +87,10 @@ func (s *ClusterStatus) silence() {
 			b := &s.Brokers[i]
 			if b.ID == n.Node && n.Role == "broker" && b.Alive && (n.Gone || n.Slow) {
 				b.Status, b.Answers = statusSilent, false
+				if n.Gone {
+					s.Partitions.Served -= b.Serving
+					b.Serving = 0
+				}
 			}
 		}
 	}

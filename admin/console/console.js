@@ -17,6 +17,7 @@ function el(tag, text, cls) {
 }
 
 function bytes(n) {
+  if (n < 0) return '–';
   if (!n) return '0';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let i = 0;
@@ -24,10 +25,10 @@ function bytes(n) {
   return (n >= 100 || i === 0 ? n.toFixed(0) : n.toFixed(1)) + ' ' + units[i];
 }
 
-const count = (n) => Number(n).toLocaleString('en');
+const count = (n) => n < 0 ? '–' : Number(n).toLocaleString('en');
 
 function duration(ms) {
-  if (!ms) return '–';
+  if (!ms || ms < 0) return '–';
   const s = ms / 1000;
   if (s < 90) return s.toFixed(s < 10 ? 1 : 0) + ' s';
   if (s < 5400) return (s / 60).toFixed(0) + ' min';
@@ -137,7 +138,8 @@ function card(value, label) {
 }
 
 function showCluster(c, before, seconds) {
-  $('identity').textContent = 'broker ' + c.broker_id + ' of cluster ' + c.cluster_id + ' · ' + c.version + ' · ' + c.bucket;
+  $('identity').title = c.bucket;
+  $('identity').textContent = 'node ' + c.broker_id + ' of cluster ' + c.cluster_id + ' · ' + c.version + ' · ' + c.bucket;
   const h = $('health');
   const bad = c.health.problems.length;
   h.textContent = !c.health.ready ? 'not ready' : bad ? 'ready, ' + bad + ' problem' + (bad > 1 ? 's' : '') : 'ready';
@@ -163,6 +165,40 @@ function showCluster(c, before, seconds) {
     [count(r.errors), r.errors ? 'n warn' : 'n'], [bytes(r.bytes_in), 'n'], [bytes(r.bytes_out), 'n']]));
 }
 
+function showStatus(s) {
+  const words = { ok: 'all is well', info: 'all is well', warning: 'needs attention', critical: 'something is wrong' };
+  const look = { ok: 'good', info: 'good', warning: 'warn', critical: 'bad' };
+  const several = (n, what) => n + ' ' + what + (n === 1 ? '' : 's');
+  $('verdict').textContent = words[s.level] || s.level;
+  $('verdict').className = 'badge ' + (look[s.level] || 'warn');
+  const moves = s.moves.under_way + s.moves.waiting;
+  $('summary').textContent = (s.controller_id < 0 ? 'no controller leads' : 'controller ' + s.controller_id) + ' · ' +
+    s.brokers.filter((b) => b.answers).length + ' of ' + several(s.brokers.length, 'broker') + ' alive · ' +
+    s.partitions.served + ' of ' + several(s.partitions.total, 'partition') + ' served · ' + (moves ? several(moves, 'move') : 'no moves');
+  $('cluster-problems').replaceChildren(...s.problems.map((p) => {
+    const e = el('p', p.message, look[p.severity] === 'good' ? '' : look[p.severity]);
+    if (p.action) e.append(el('small', p.action));
+    return e;
+  }));
+  fill('brokers', s.brokers.map((b) => [[b.id, 'n'], [b.status, b.answers ? '' : 'bad'], b.host ? b.host + ':' + b.port : '–', b.rack || '–', [count(b.partitions), 'n'],
+    [count(b.serving), 'n'], [count(b.only_here), 'n'], [b.moves_in, 'n'], [b.moves_out, 'n'], [b.alive ? duration(s.now - b.started_at) : '–', 'n'], b.version || '–']));
+}
+
+// The status asks every node, which may take seconds when one is silent: it is not waited for.
+let asking = false;
+async function refreshStatus() {
+  if (asking) return;
+  asking = true;
+  try {
+    showStatus(await get('/api/v1/cluster/status'));
+  } catch (e) {
+    $('verdict').textContent = 'unknown';
+    $('verdict').className = 'badge warn';
+  } finally {
+    asking = false;
+  }
+}
+
 async function showDetail() {
   $('detail').hidden = !open;
   if (!open) return;
@@ -170,7 +206,7 @@ async function showDetail() {
   $('detail-name').textContent = t.name;
   const settings = Object.entries(t.overrides || {}).map(([k, v]) => k + ' = ' + v).join(', ');
   $('detail-config').textContent = settings || 'all settings at their defaults';
-  fill('partitions', t.partition_list.map((p) => [[p.partition, 'n'], p.state + (p.reason ? ': ' + p.reason : ''), [p.epoch, 'n'], [count(p.start), 'n'],
+  fill('partitions', t.partition_list.map((p) => [[p.partition, 'n'], [p.broker < 0 ? '–' : p.broker, 'n'], p.state + (p.reason ? ': ' + p.reason : ''), [count(p.epoch), 'n'], [count(p.start), 'n'],
     [count(p.local_start), 'n'], [count(p.tiered), 'n'], [count(p.durable), 'n'], [count(p.end), 'n'], [bytes(p.local_bytes), 'n'],
     [bytes(p.archive_bytes), 'n'], [count(p.extents), 'n'], [duration(p.roll_lag_ms), 'n']]));
 }
@@ -184,11 +220,13 @@ let running = false;
 async function refresh() {
   if (running) return;
   running = true;
+  refreshStatus();
   try {
     const at = Date.now();
     const [c, t] = await Promise.all([get('/api/v1/cluster'), get('/api/v1/topics')]);
     const seconds = last ? (at - last.at) / 1000 : 0;
     topics = t.topics;
+    $('topics-note').textContent = t.unanswered.length ? 'without what broker ' + t.unanswered.map((u) => u.broker).join(', ') + ' has: no answer' : '';
     showCluster(c, last && last.cluster, seconds);
     showTopics(last && last.topics, seconds);
     last = { at, cluster: c, topics };
