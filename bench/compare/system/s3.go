@@ -127,3 +127,6 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// Root is the main module's directory, from whose sources this program was built.
+func Root() (string, error) { return root() }
