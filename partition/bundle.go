@@ -25,20 +25,17 @@ func (p *Partition) bundle(ctx context.Context, now int64) error {
 	if err := p.joinStream(ctx); err != nil {
 		return err
 	}
-	p.mu.Lock()
+	left, err := p.lockBacklog(func() int64 { return max(p.queuedTo, p.covered()) }, func() int64 { return min(p.stored, p.durable) })
+	if err != nil {
+		return err
+	}
 	defer p.mu.Unlock()
 	if p.object || p.state != Writing {
 		return nil
 	}
 	p.bundledAt = now
 	p.queuedTo = max(p.queuedTo, p.covered())
-	left, err := p.unqueued(min(p.stored, p.durable))
-	if err != nil {
-		return err
-	}
-	for i := range left {
-		p.queueUpload(&left[i], true)
-	}
+	p.queueAll(left)
 	return nil
 }
 

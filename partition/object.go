@@ -77,13 +77,17 @@ func (p *Partition) reclass(ctx context.Context) error {
 	if err := p.lighten(ctx); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state == Writing && p.epoch == epoch {
-		// What was appended before may be acknowledged on less.
-		return p.becomeObject(p.durable, p.next)
+	left, err := p.lockBacklog(p.notInStream, func() int64 { return p.stored })
+	if err != nil {
+		return err
 	}
-	return errLeft
+	defer p.mu.Unlock()
+	if p.state != Writing || p.epoch != epoch {
+		return errLeft
+	}
+	// What was appended before may be acknowledged on less.
+	p.becomeObject(left, p.durable, p.next)
+	return nil
 }
 
 // maxClassBacklog is how many bytes a partition that becomes object may put into the stream at once: other partitions wait
@@ -113,38 +117,82 @@ func (p *Partition) reclassed() {
 	p.raiseTo(p.stored)
 }
 
-// becomeObject has everything that is not in the bucket queued for the stream; durable is what may be seen already, and
-// the partition is safe once the bucket has what lies below safeAt. The caller holds p.mu.
-func (p *Partition) becomeObject(durable, safeAt int64) error {
-	// What was uploaded in this run is in the stream that the head names.
-	p.object, p.queuedTo, p.safeAt, p.durable = true, max(p.covered(), p.sent), safeAt, durable
-	left, err := p.unqueued(p.stored)
-	if err != nil {
-		return err
-	}
-	for i := range left {
-		p.queueUpload(&left[i], true) // pending by the old rules, or since the start
-	}
-	return nil
+// notInStream is the first offset that must go into the stream: what was uploaded in this run is in the stream that the head
+// names. The caller holds p.mu.
+func (p *Partition) notInStream() int64 { return max(p.covered(), p.sent) }
+
+// becomeObject has everything that is not in the bucket queued for the stream, which is left; durable is what may be seen
+// already, and the partition is safe once the bucket has what lies below safeAt. The caller holds p.mu.
+func (p *Partition) becomeObject(left []index.Entry, durable, safeAt int64) {
+	p.object, p.queuedTo, p.safeAt, p.durable = true, p.notInStream(), safeAt, durable
+	p.queueAll(left)
 }
 
-// unqueued returns the stored entries from queuedTo on that end at or below an offset. The caller holds p.mu; the index is
-// read under it, which happens when the partition becomes object, and for each bundle.
-func (p *Partition) unqueued(to int64) ([]index.Entry, error) {
+// queueAll queues entries that are pending already, by the rules of other classes or since the start. The caller holds p.mu.
+func (p *Partition) queueAll(left []index.Entry) {
+	for i := range left {
+		p.queueUpload(&left[i], true)
+	}
+}
+
+// backlogTries bounds how often a backlog that grows is read again without the lock.
+const backlogTries = 8
+
+// lockBacklog takes p.mu and returns the stored entries from one offset on that end at or below another. The index is read
+// without the lock, and again for what came meanwhile, until the tail has the rest. from and to are called under the lock, which is not
+// held after an error.
+func (p *Partition) lockBacklog(from, to func() int64) ([]index.Entry, error) {
 	var left []index.Entry
-	err := p.set.index.Scan(p.id, p.queuedTo, func(e index.Entry) bool {
+	at := int64(-1)
+	for try := 0; ; try++ {
+		p.mu.Lock()
+		if at < 0 {
+			at = from()
+		}
+		end := to()
+		if at >= end {
+			return left, nil
+		}
+		if len(p.tail) > 0 && p.tail[0].Base <= at {
+			for i := range p.tail {
+				if e := &p.tail[i]; e.Last >= at && e.Last < end {
+					left = append(left, *e)
+				}
+			}
+			return left, nil
+		}
+		last := try == backlogTries // it grows faster than it is read: the little that is missing is read under the lock
+		if !last {
+			p.mu.Unlock()
+		}
+		more, err := p.scanIndex(at, end)
+		left, at = append(left, more...), end
+		switch {
+		case err != nil && last:
+			p.mu.Unlock()
+			return nil, err
+		case err != nil:
+			return nil, err
+		case last:
+			return left, nil
+		}
+	}
+}
+
+// scanIndex returns the entries of the index from the one that holds an offset on that end at or below another.
+func (p *Partition) scanIndex(from, to int64) ([]index.Entry, error) {
+	var out []index.Entry
+	err := p.set.index.Scan(p.id, from, func(e index.Entry) bool {
 		if e.Last >= to {
 			return false
 		}
-		if e.Last >= p.queuedTo {
-			left = append(left, e)
-		}
+		out = append(out, e)
 		return true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
-	return left, nil
+	return out, nil
 }
 
 // queueUpload gives a stored entry to the stream; counted says whether it is part of pending already. The caller holds p.mu.

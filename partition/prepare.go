@@ -108,7 +108,15 @@ func (p *Partition) claimHead(ctx context.Context, a cluster.Assignment, object 
 
 // enterClass ends the preparation: what may be seen from here on depends on the topic's durability.
 func (p *Partition) enterClass(a cluster.Assignment, object bool) error {
-	p.mu.Lock()
+	left, err := p.lockBacklog(p.notInStream, func() int64 {
+		if object {
+			return p.stored
+		}
+		return 0
+	})
+	if err != nil {
+		return err
+	}
 	defer p.mu.Unlock()
 	async := p.asyncNext || p.cfg.Load().Durability == cluster.Async // settings change under the lock
 	// All that is here is synced, so only what comes may be lost.
@@ -123,7 +131,8 @@ func (p *Partition) enterClass(a cluster.Assignment, object bool) error {
 		// What the bucket lacks was never acknowledged, nor seen.
 		seen = max(p.covered(), p.start)
 	}
-	return p.becomeObject(seen, seen)
+	p.becomeObject(left, seen, seen)
+	return nil
 }
 
 // localSuffices says whether the head needn't be asked for: a partition that was never started before has none, and of

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,4 +198,29 @@ func TestAsyncWhileItStarts(t *testing.T) {
 	require.True(t, p.async && p.asyncSaved)
 	p.mu.Unlock()
 	w.close()
+}
+
+// A partition with a large backlog becomes object: what is too much for the stream is rolled, and others needn't wait for it.
+func TestLargeBacklogIsRolledNotStreamed(t *testing.T) {
+	pl := newPlane(t, 2)
+	n := pl.nodes[1]
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	var model []rec
+	value := strings.Repeat("v", 200<<10)
+	for i := range int32(maxClassBacklog/len(value) + 3) {
+		r, _ := produceSeq(t, p, 7, i, value)
+		model = append(model, r)
+	}
+	require.Zero(t, p.Offsets().Tiered)
+	pl.alter(id, objectTopic)
+	eventually(t, func() bool { return pl.assignment(id).Safe }, func() string { return "never safe" })
+	require.Equal(t, p.Offsets().Durable, p.Offsets().Tiered)
+	if s, ok := n.set.Stream(); ok {
+		require.Zero(t, s.NeededBytes)
+	}
+	r, _ := produceSeq(t, p, 7, int32(len(model)), "small")
+	model = append(model, r)
+	pl.loseBroker(n, 2, id)
+	require.Equal(t, model, readAll(t, pl.await(id, 2)))
 }
