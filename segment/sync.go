@@ -219,9 +219,9 @@ func (l *Log) Sync(ctx context.Context) error {
 		return ErrClosed
 	}
 	target, w := l.next, l.marks()
-	if l.err != nil {
+	if err := l.err; err != nil { // read under the lock: Reopen takes it back
 		l.mu.Unlock()
-		return l.err
+		return err
 	}
 	l.wantDrain, l.wantSync = true, true
 	kick(l.kickSync)
