@@ -54,8 +54,8 @@ func rocketSystem(s System, flush string) System {
 // rocketPatience is how long a request may wait for the broker, and the broker for the disk, in ms.
 const rocketPatience = "waitTimeMillsInSendQueue=30000, osPageCacheBusyTimeOutMills=30000"
 
-// rocketBroker is the broker's name, and that of a topic that it has from its start.
-const rocketBroker = "bench"
+// rocketBroker is the name of the broker, and of a topic that it has from its start: nobody may want to create one of that name.
+const rocketBroker = "tierbroker-bench-broker"
 
 func startRocket(ctx context.Context, p Place, flush string) (*Running, error) {
 	libs, err := mavenJars(ctx, "rocketmq", func(string) {})
@@ -149,7 +149,7 @@ func rocketSettings(p Place, names, flush string) (address, text string, err err
 		}
 	}
 	settings := []string{
-		"brokerClusterName=bench-cluster", "brokerName=" + rocketBroker, "brokerId=0", "brokerRole=ASYNC_MASTER", "brokerIP1=127.0.0.1", "brokerIP2=127.0.0.1",
+		"brokerClusterName=tierbroker-bench-cluster", "brokerName=" + rocketBroker, "brokerId=0", "brokerRole=ASYNC_MASTER", "brokerIP1=127.0.0.1", "brokerIP2=127.0.0.1",
 		"bindAddress=127.0.0.1", "listenPort=" + strconv.Itoa(port), "haListenPort=" + replicasPort, "namesrvAddr=" + names,
 		"storePathRootDir=" + filepath.Join(p.Dir, "store"), "storePathCommitLog=" + filepath.Join(p.Dir, "store", "commitlog"),
 		"flushDiskType=" + flush, "autoCreateTopicEnable=false", "autoCreateSubscriptionGroup=true", "diskMaxUsedSpaceRatio=95",
