@@ -57,7 +57,8 @@ func kafkaEvent(log *zap.Logger, metrics *admin.Metrics) func(kafka.Event) {
 	}
 }
 
-// controllerEvent logs what package controller reports. Every line about a partition names topic, partition and epoch as
+// controllerEvent logs what package controller reports. A planned move is three lines at info: that it begins, the hand-over,
+// and the new owner's own line when it serves. Every line about a partition names topic, partition and epoch as
 // the lines of its owners do, so that one search follows it from broker to broker.
 func controllerEvent(log *zap.Logger) func(controller.Event) {
 	return func(e controller.Event) {
@@ -94,8 +95,11 @@ var changeLevels = map[controller.Kind]zapcore.Level{
 
 func logChange(log *zap.Logger, c *controller.Change) {
 	level := changeLevels[c.Kind]
-	if c.Kind == controller.EndWish && !c.Done {
+	if c.Kind == controller.EndWish {
 		level = zap.WarnLevel
+		if c.Done {
+			level = zap.DebugLevel // the hand-over has been told
+		}
 	}
 	fields := []zap.Field{zap.String("change", c.Kind.String()), zap.String("topic", c.Topic), zap.Int32("partition", c.ID.Partition)}
 	switch c.Kind {
