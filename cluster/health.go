@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,10 @@ func (c *Client) Health(ctx context.Context) Health {
 	}
 	h.Version, h.DBBytes, h.UsedBytes, h.QuotaBytes = s.Version, s.DbSize, s.DbSizeInUse, s.DbSizeQuota
 	h.NoSpace = noSpace(s)
+	if s.Leader == 0 && h.Lagging == nil {
+		// The watch of a member in this process doesn't break when the member is cut off from its quorum.
+		h.Lagging = fmt.Errorf("%w: the member of etcd that it follows has no leader", ErrUnavailable)
+	}
 	return h
 }
 
