@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X github.com/tierbroker/tierbroker/config.commit=$(COMMIT)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X github.com/tierbroker/tierbroker/admin.commit=$(COMMIT)
 TOOLS   := $(CURDIR)/.tools/bin
 export PATH := $(TOOLS):$(PATH)
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tierbroker/tierbroker/admin"
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/config"
 )
@@ -42,7 +43,7 @@ func newVersion() *cobra.Command {
 		Example: "  tierbroker version",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), config.Build("tierbroker", version))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), admin.Build("tierbroker", version))
 			return err
 		},
 	}

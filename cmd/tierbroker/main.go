@@ -21,7 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tierbroker/tierbroker/config"
+	"github.com/tierbroker/tierbroker/admin"
 )
 
 // version is set by the linker.
@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 		Short:         "A Kafka-compatible broker whose archive lives in an S3 bucket",
 		Long:          runHelp,
 		Example:       runExamples,
-		Version:       config.Build("tierbroker", version),
+		Version:       admin.Build("tierbroker", version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,

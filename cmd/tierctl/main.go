@@ -32,7 +32,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tierbroker/tierbroker/config"
+	"github.com/tierbroker/tierbroker/admin"
 )
 
 // version is set by the linker.
@@ -100,7 +100,7 @@ several clusters under names.`,
   tierctl topic roll logs && tierctl topic evict logs
   tierctl consume logs --from 2015-07-29T19:00:00Z --count 10
   tierctl archive verify --bucket 's3://archive?endpoint=http://10.0.0.5:9000&region=us-east-1'`,
-		Version:       config.Build("tierctl", version),
+		Version:       admin.Build("tierctl", version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
@@ -129,7 +129,7 @@ func newVersion() *cobra.Command {
 		Example: "  tierctl version",
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), config.Build("tierctl", version))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), admin.Build("tierctl", version))
 			return err
 		},
 	}

@@ -1,4 +1,4 @@
-package config
+package admin
 
 import (
 	"cmp"
