@@ -41,7 +41,8 @@ type fetchAnswer struct {
 	records   int // bytes read
 	batches   partition.Batches
 	cold      *coldRead
-	grant     int // bytes of the budget that the cold read holds
+	grant     int  // bytes of the budget that the cold read holds
+	cut       bool // the cold read takes less than there was room for
 	leader    *kafka.Leader
 	diverging *kafka.EpochEnd
 	err       int16

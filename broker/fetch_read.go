@@ -168,10 +168,17 @@ func (f *fetchCall) take(p *fetchPart, out partition.Batches, err error) {
 	p.starved = out.Bytes == 0
 }
 
+// coldPiece is the most that one cold read takes: a chunk of the cache. A client that asks for tens of megabytes of each partition gets
+// them with further requests, for which chunks are read ahead meanwhile. All at once, they would be checked in one go of many
+// milliseconds, in which a processor does nothing else, and eight such clients would pin more than a whole cache.
+const coldPiece = 4 << 20
+
 // startCold grants the partition its share of the budget and queues the read.
 func (f *fetchCall) startCold(p *fetchPart) {
 	n, first := f.share(p)
 	n = min(n, f.coldLeft)
+	p.cut = n > coldPiece
+	n = min(n, coldPiece)
 	if n == 0 && !first {
 		p.starved = true
 		return
@@ -215,6 +222,7 @@ func (f *fetchCall) collect() {
 		f.coldLeft += p.grant
 		f.pending--
 		f.take(p, out, err)
+		f.urgent = f.urgent || p.cut && p.records > 0 // there is more, whatever the client wants to wait for
 	}
 }
 

@@ -210,6 +210,24 @@ func TestFetchColdTrim(t *testing.T) {
 	w.noLeaks()
 }
 
+// TestFetchColdPiece: a client that wants more of a cold partition than one read takes gets that much at once, whatever it would wait for.
+func TestFetchColdPiece(t *testing.T) {
+	w := newWorld(t)
+	topic := w.topic("t", 1)
+	p := w.part(topic, 0)
+	mib := string(make([]byte, 1<<20))
+	for range 6 {
+		p.write(records(1, mib))
+	}
+	p.set(func() { p.local = 6 })
+	req := fetchReq(topic, at{0, 0})
+	req.MaxBytes, req.MinBytes, req.MaxWaitMillis = 50<<20, 5<<20, 60_000
+	req.Topics[0].Partitions[0].PartitionMaxBytes = 50 << 20
+	got := fetched(ask[*kmsg.FetchResponse](w, req, 11))
+	require.Len(t, values(t, got[0]), 3, "with their headers, four pass the limit")
+	w.noLeaks()
+}
+
 func TestFetchWaits(t *testing.T) {
 	w := newWorld(t)
 	topic := w.topic("t", 3)

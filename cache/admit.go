@@ -138,6 +138,7 @@ func (c *Cache) admit(r *request) bool {
 // tells whether the reader is the first for whom the chunk was fetched ahead.
 func (c *Cache) count(ch *chunk) bool {
 	first := ch.unread
+	ch.passed = false
 	if first {
 		c.stats.AheadUsed++
 		c.seen(ch)
@@ -153,12 +154,17 @@ func (c *Cache) count(ch *chunk) bool {
 	return first
 }
 
-// makeRoom evicts unpinned chunks, those that the policy does not want first, until n more bytes fit, or none are left that may go.
+// makeRoom evicts unpinned chunks until n more bytes fit, or none are left that may go: first those that sequential readers have left
+// behind, then what the policy does not want, the longest unused first; unless probationOnly, what it does want; what was read ahead last, since its reader is
+// on the way, and would have it fetched again.
 func (c *Cache) makeRoom(n int64, probationOnly bool) bool {
+	c.expire()
 	for c.used+n > c.o.Bytes {
 		e := c.probation.Front()
 		if e == nil && !probationOnly {
-			e = c.protected.Front()
+			if e = c.protected.Front(); e == nil {
+				e = c.fresh.Front()
+			}
 		}
 		if e == nil {
 			return false
@@ -171,6 +177,17 @@ func (c *Cache) makeRoom(n int64, probationOnly bool) bool {
 		c.forget(ch)
 	}
 	return true
+}
+
+// expire gives up what was read ahead so long ago that twice as many chunks as fit into memory have come since: its reader has gone.
+func (c *Cache) expire() {
+	long := 2 * uint64(c.o.Bytes/int64(c.o.ChunkBytes))
+	for e := c.fresh.Front(); e != nil && e.Value.(*chunk).serial+long < c.serial; e = c.fresh.Front() {
+		ch := e.Value.(*chunk)
+		c.seen(ch)
+		ch.passed = true
+		c.rest(ch)
+	}
 }
 
 // serve admits waiters in order, as far as memory goes.

@@ -54,8 +54,9 @@ type Cache struct {
 	demand    list.List // of *chunk: to be fetched for a reader
 	ahead     list.List // of *chunk: to be fetched ahead
 	running   int       // GETs under way
-	probation list.List // of *chunk: resident, unpinned, first to go
+	probation list.List // of *chunk: resident, unpinned, first to go; at the front what a sequential reader has left behind
 	protected list.List // of *chunk: resident, unpinned, kept by the policy
+	fresh     list.List // of *chunk: resident, unpinned, read ahead and not yet asked for: last to go
 	waiters   list.List // of *waiter
 	ghosts    []*chunk  // evicted for room though the policy counts them; a worker tells it
 	stats     Stats

@@ -21,7 +21,8 @@ type chunk struct {
 	indexed bool          // in obj.chunks
 	kept    bool          // the policy wants it to stay
 	unread  bool          // read ahead, and nobody has asked for it yet
-	place   *list.Element // in a queue of GETs, in probation or in protected
+	passed  bool          // a sequential reader has left it behind, and nobody has asked for it since
+	place   *list.Element // in a queue of GETs, in probation, protected or fresh
 	where   *list.List    // the list of place
 
 	done chan struct{} // closed when the GET has ended; data and err do not change after that
@@ -117,10 +118,24 @@ func (c *Cache) unpin(ch *chunk) {
 
 // rest puts an unpinned resident chunk into the list that it belongs to.
 func (c *Cache) rest(ch *chunk) {
-	if ch.kept {
+	switch {
+	case ch.unread:
+		ch.moveTo(&c.fresh)
+	case ch.kept:
 		ch.moveTo(&c.protected)
-	} else {
+	default:
 		ch.moveTo(&c.probation)
+		if ch.passed {
+			c.probation.MoveToFront(ch.place)
+		}
+	}
+}
+
+// pass notes that a sequential reader is done with ch.
+func (c *Cache) pass(ch *chunk) {
+	ch.passed = true
+	if ch.where == &c.probation {
+		c.probation.MoveToFront(ch.place)
 	}
 }
 

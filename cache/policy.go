@@ -18,10 +18,10 @@ type policy struct {
 	closed bool
 }
 
-// newPolicy gives ristretto three quarters of the budget: the rest is for what is in flight, read ahead, or on its way out.
+// newPolicy gives ristretto half of the budget: the rest is for what is in flight, read ahead, being read in order, or on its way out.
 // demote is called, with no lock of the cache held, for each chunk that ristretto does not want, or no longer.
 func newPolicy(budget, chunkBytes int64, demote func(*chunk)) *policy {
-	cost := max(budget/4*3, chunkBytes)
+	cost := max(budget/2, chunkBytes)
 	r, err := ristretto.NewCache(&ristretto.Config[uint64, *chunk]{
 		NumCounters:        max(10*budget/chunkBytes, 1000),
 		MaxCost:            cost,

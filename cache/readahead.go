@@ -31,7 +31,12 @@ func (c *Cache) readAhead(r *request, off, end int64) {
 	if o == nil {
 		return
 	}
-	s := o.stream(r, off, int64(c.o.MaxReadAhead))
+	s, from := o.stream(r, off, int64(c.o.MaxReadAhead))
+	for idx := from; idx < r.last; idx++ {
+		if ch := o.chunks[idx]; ch != nil {
+			c.pass(ch)
+		}
+	}
 	s.last, s.end = r.last, end
 	last := (r.size - 1) / int64(c.o.ChunkBytes)
 	if r.last < last {
@@ -44,19 +49,19 @@ func (c *Cache) readAhead(r *request, off, end int64) {
 
 // stream takes out the stream that the read continues, with its new window, or begins one. A stream reads on in its chunk or in the
 // next one; its window doubles with each chunk. Who begins at the start of an object, or in a chunk that was fetched ahead,
-// will likely go on.
-func (o *object) stream(r *request, off, most int64) stream {
+// will likely go on. from is the first chunk that the reader may have left behind.
+func (o *object) stream(r *request, off, most int64) (s stream, from int64) {
 	i := slices.IndexFunc(o.streams, func(s stream) bool { return r.first == s.last || r.first == s.last+1 })
 	if i < 0 {
 		switch {
 		case r.ahead:
-			return stream{window: min(2, most)}
+			return stream{window: min(2, most)}, r.first
 		case off == 0:
-			return stream{window: min(1, most)}
+			return stream{window: min(1, most)}, r.first
 		}
-		return stream{}
+		return stream{}, r.last
 	}
-	s := o.streams[i]
+	s = o.streams[i]
 	o.streams = slices.Delete(o.streams, i, i+1)
 	if s.window == 0 && off == s.end {
 		s.window = min(1, most)
@@ -64,7 +69,7 @@ func (o *object) stream(r *request, off, most int64) stream {
 	for range min(r.last-s.last, 8) {
 		s.window = min(max(2*s.window, 1), most)
 	}
-	return s
+	return s, s.last
 }
 
 func (o *object) remember(s stream) {
@@ -81,6 +86,7 @@ func (c *Cache) prefetch(op bucket.Op, key string, size, first, last int64) {
 			continue
 		}
 		cost := slabSize(c.chunkLen(size, idx))
+		c.expire()
 		busy := c.closed || c.waiters.Len() > 0 || c.ahead.Len() >= 2*c.o.Workers
 		if busy || c.unread+cost > c.o.Bytes/4 || c.pinned+cost > c.o.Bytes || !c.makeRoom(cost, true) {
 			return

@@ -159,9 +159,15 @@ func (p *Partition) objectSpec(from, to int64) tier.ObjectSpec {
 	return spec
 }
 
+// objectBytes is how many bytes of batches an object takes of segment.bytes. What the object has around them, its index above all, fits into
+// the rest: an object of 64 MiB is sixteen chunks of the cache, not sixteen and a bit of a seventeenth, which would be a request more.
+func objectBytes(segmentBytes int64) int64 {
+	return max(segmentBytes-segmentBytes>>8, minObjectBytes)
+}
+
 // planObject chooses the batches of the next object: from the given offset up to segment.bytes.
 func (p *Partition) planObject(from, target int64) (*rollSource, int64, error) {
-	size := max(p.rollBytes(), minObjectBytes)
+	size := objectBytes(p.rollBytes())
 	buf := &entryBuf{}
 	if err := p.entries(buf, from, &budget{left: int(size), first: true, limit: target}); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrStorage, err)

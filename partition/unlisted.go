@@ -48,8 +48,12 @@ func (u *unlisted) take() []tier.Extent {
 // object is nowhere near. So a partition that takes longer to fill an object than a swap may be put off lists each at
 // once, and one that falls silent does so a moment later. A clock that was set back makes it due.
 func (u *unlisted) due(now int64, delay time.Duration) bool {
-	return len(u.exts) > 0 && (len(u.exts) >= maxUnlisted || u.every == 0 || 2*u.every >= delay.Milliseconds() ||
-		now-u.since >= delay.Milliseconds() || now-u.last >= 2*u.every || now < u.last)
+	most := delay.Milliseconds()
+	next := 2 * u.every
+	if u.every == 0 {
+		next = most / 16 // nobody knows yet
+	}
+	return len(u.exts) > 0 && (len(u.exts) >= maxUnlisted || next >= most || now-u.since >= most || now-u.last >= next || now < u.last)
 }
 
 // listDue says whether a swap for what is uploaded is due, or there is one to be made anyway. The caller holds p.mu.

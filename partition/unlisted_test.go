@@ -23,7 +23,8 @@ func TestUnlistedDue(t *testing.T) {
 		due bool
 	}{
 		"nothing":                   {unlisted{every: 1000}, 1 << 40, false},
-		"the first ever":            {unlisted{exts: some, since: 1000, last: 1000}, 1000, true},
+		"the first ever":            {unlisted{exts: some, since: 1000, last: 1000}, 2000, false},
+		"the first ever, alone":     {unlisted{exts: some, since: 1000, last: 1000}, 2250, true},
 		"the next one comes soon":   {unlisted{exts: some, since: 1000, last: 5000, every: 4000}, 9000, false},
 		"the next one stays out":    {unlisted{exts: some, since: 1000, last: 5000, every: 4000}, 13000, true},
 		"fills slowly":              {unlisted{exts: some, since: 1000, last: 1000, every: 10000}, 1001, true},
@@ -121,7 +122,7 @@ func TestSlowPartitionSwapsAtOnce(t *testing.T) {
 func TestUnlistedAfterRestart(t *testing.T) {
 	w := newSwapWorld(t)
 	w.fill(4, time.Second)
-	require.EqualValues(t, 1, w.p.Offsets().Tiered)
+	require.Zero(t, w.p.Offsets().Tiered)
 	w.reopen()
 	w.p = w.await(w.p.ID())
 	w.check(t)
@@ -148,4 +149,10 @@ func TestDeleteRecordsInUnlisted(t *testing.T) {
 		w.check(t)
 		w.close()
 	}
+}
+
+// A full object and what it has around the batches are a whole number of chunks.
+func TestObjectFitsIntoItsChunks(t *testing.T) {
+	require.EqualValues(t, minObjectBytes, objectBytes(1))
+	require.EqualValues(t, 64<<20-256<<10, objectBytes(64<<20))
 }

@@ -67,7 +67,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "tierbroker-compare"), "scratch directory on the disk that is to be measured")
 	flag.StringVar(&o.brokerCPUs, "broker-cpus", commas(brokers), "processors for the brokers")
 	flag.StringVar(&o.loadCPUs, "load-cpus", commas(loads), "processors for the clients")
-	flag.BoolVar(&o.fill, "fill", true, "fill free memory with page cache first, as it is on a machine that has been up for a while: on a virtual one the first touch of a page is paid to its host")
+	flag.BoolVar(&o.fill, "fill", true, "fill free memory with page cache before each piece, as it is on a machine that has been up for a while: on a virtual one the first touch of a page is paid to its host")
 	flag.BoolVar(&o.list, "list", false, "list systems and scenarios")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -154,12 +154,9 @@ func run(ctx context.Context, o *options) (err error) {
 	}
 	b.Install(ctx)
 	if o.fill {
-		b.Say("filling free memory with page cache")
 		var ballast process.Ballast
 		defer func() { err = errors.Join(err, ballast.Close()) }()
-		if err := ballast.Fill(o.dir); err != nil {
-			return err
-		}
+		b.Fill = func() error { return ballast.Fill(o.dir) }
 	}
 	for _, s := range scenarios {
 		err = s.Run(ctx, b)

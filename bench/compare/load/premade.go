@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/bench/raw"
 )
@@ -24,7 +26,24 @@ const (
 	pumpPerRequest = 4
 )
 
-func (k *kafka) Pump(ctx context.Context, t Topic, partitions []int32, record, batchBytes, acks int, acked func(records int64)) (err error) {
+// leaderTime is how long the leaders of a new topic may be known to clients and not to themselves.
+const leaderTime = 30 * time.Second
+
+func (k *kafka) Pump(ctx context.Context, t Topic, partitions []int32, record, batchBytes, acks int, acked func(records int64)) error {
+	for began := time.Now(); ; {
+		err := k.pump(ctx, t, partitions, record, batchBytes, acks, acked)
+		if !errors.Is(err, kerr.NotLeaderForPartition) || time.Since(began) > leaderTime {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (k *kafka) pump(ctx context.Context, t Topic, partitions []int32, record, batchBytes, acks int, acked func(records int64)) (err error) {
 	b := raw.Batch(batchBytes, record, time.Now().UnixMilli())
 	h, err := batch.ParseHeader(b)
 	if err != nil {

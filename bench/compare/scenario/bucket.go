@@ -25,7 +25,7 @@ type bucketCase struct {
 }
 
 var bucketCases = []bucketCase{
-	{system.PageCache, 1, 1024 * mib, true},
+	{system.PageCache, 1, 4096 * mib, true},
 	{system.PageCache, 16, 3072 * mib, false},
 	{system.InBucket, 1, 512 * mib, false},
 	{system.InBucket, 16, 1024 * mib, false},

@@ -53,9 +53,9 @@ func count(n int, what string) string {
 // before each case: it has a cache. What the machine's page cache holds of the stores' files stays there, for all who read: this is about
 // brokers, not about the disk below an S3 server.
 func cold(ctx context.Context, b *Bench) error {
-	sizes := map[int]int64{1: 512 * mib, 16: 1024 * mib}
+	sizes := map[int]int64{1: 1024 * mib, 16: 3072 * mib}
 	if b.Short {
-		sizes = map[int]int64{1: 128 * mib, 16: 256 * mib}
+		sizes = map[int]int64{1: 256 * mib, 16: 768 * mib} // more than is kept in memory
 	}
 	var all []*held
 	defer func() {

@@ -173,6 +173,11 @@ func (b *Bench) fresh(dir string) error {
 		return err
 	}
 	unix.Sync()
+	if b.Fill != nil {
+		if err := b.Fill(); err != nil {
+			return fmt.Errorf("fill memory: %w", err)
+		}
+	}
 	time.Sleep(settle)
 	return nil
 }

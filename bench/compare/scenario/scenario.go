@@ -80,8 +80,10 @@ type Bench struct {
 	BrokerCPUs, LoadCPUs []int
 	// Warm comes before each measured window, Run is its length.
 	Warm, Run time.Duration
-	Report    func(report.Result)
-	Say       func(format string, args ...any) // a line of progress
+	// Fill takes free memory before each piece: what an earlier one left behind must not decide how much of it is new to the machine. May be nil.
+	Fill   func() error
+	Report func(report.Result)
+	Say    func(format string, args ...any) // a line of progress
 }
 
 // Sides splits the machine's processors into those of the brokers and those of the load: one half each, or the same for a machine with one.
