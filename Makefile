@@ -109,7 +109,7 @@ fuzz:
 BENCH     ?=
 BENCH_DIR ?= $(CURDIR)/.cache/bench
 
-## bench: tierbroker beside Kafka and others, ten minutes, into docs/performance/short (BENCH="-systems kafka*" adds flags, BENCH=-h lists them)
+## bench: tierbroker beside Kafka, ten to fifteen minutes, into docs/performance/short (BENCH="-systems kafka*" adds flags, BENCH=-h lists them)
 .PHONY: bench
 bench: tools
 	cd $(COMPARE) && go run . -dir $(BENCH_DIR) -out $(CURDIR)/docs/performance/short $(BENCH)

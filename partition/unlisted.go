@@ -61,8 +61,18 @@ func (p *Partition) listDue() bool {
 	return p.unlisted.due(p.set.o.Now(), p.set.o.SwapDelay) || len(p.unlisted.exts) > 0 && p.wantCeiling > p.ceiling
 }
 
-// fullObject says whether there is enough for another object. The caller holds p.mu.
-func (p *Partition) fullObject() bool { return p.pending-p.unlisted.bytes >= p.rollBytes() }
+// fullObject says whether there is enough for another object. The first one of a run may be smaller: partitions of one topic fill at
+// the same pace, and would all roll at the same moment, again and again, with nothing to do in between. The caller holds p.mu.
+func (p *Partition) fullObject() bool {
+	size := p.rollBytes()
+	if p.unlisted.last == 0 {
+		size -= size / (2 * rollStagger) * int64(p.id.Partition%rollStagger)
+	}
+	return p.pending-p.unlisted.bytes >= size
+}
+
+// rollStagger is how many neighbouring partitions begin to roll at different fill levels, from full down to half.
+const rollStagger = 8
 
 // matchUnlisted gives up what was uploaded and doesn't follow the head's end in this epoch, and returns where the next
 // object begins. The caller holds swap.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,7 +25,7 @@ import (
 const usage = `compare measures tierbroker beside other brokers, on this machine, by turns, with the same clients.
 
   compare -list                                         what there is
-  compare                                               the short form: every system, the scenarios that tell most
+  compare                                               the short form: tierbroker and Kafka, the scenarios that tell most
   compare -full -turns 3                                everything
   compare -systems 'tierbroker-async,kafka' -scenarios produce
   compare -systems 'tierbroker*,nats*' -scenarios latency,tail -run 30s
@@ -57,7 +58,7 @@ func main() {
 		flag.PrintDefaults()
 	}
 	brokers, loads := scenario.Sides()
-	flag.StringVar(&o.systems, "systems", "all", "systems by name with commas in between; kafka* are all whose names begin so")
+	flag.StringVar(&o.systems, "systems", "", "systems by name with commas in between; kafka* are all whose names begin so (default: all, in the short form "+shortSystems+")")
 	flag.StringVar(&o.scenarios, "scenarios", "all", "scenarios by name with commas in between")
 	flag.BoolVar(&o.full, "full", false, "all scenarios and cases, longer windows; without it the short form")
 	flag.IntVar(&o.turns, "turns", 0, "how often each system does each case (default: 1 short, 3 full)")
@@ -121,10 +122,16 @@ func processors(s string) ([]int, error) {
 	return list, nil
 }
 
+// shortSystems are those that the aims speak of: all of them would take half an hour.
+const shortSystems = "tierbroker-async,tierbroker-sync,kafka,kafka-fsync,kafka-tiered"
+
 func run(ctx context.Context, o *options) (err error) {
 	b := &scenario.Bench{Short: !o.full, Dir: o.dir, Turns: o.turns, Warm: o.warm, Run: o.run}
 	var errs [4]error
-	b.Systems, errs[0] = system.Choose(o.systems)
+	if o.systems == "" && b.Short {
+		o.systems = shortSystems
+	}
+	b.Systems, errs[0] = system.Choose(cmp.Or(o.systems, "all"))
 	scenarios, err := scenario.Choose(o.scenarios, b.Short)
 	errs[1] = err
 	b.BrokerCPUs, errs[2] = processors(o.brokerCPUs)

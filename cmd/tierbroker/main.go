@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -41,8 +42,16 @@ func (e userError) Unwrap() error { return e.error }
 func mistake(format string, args ...any) error { return userError{fmt.Errorf(format, args...)} }
 
 func main() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), minProcs))
+	}
 	os.Exit(execute(os.Args[1:]))
 }
+
+// minProcs is how many threads run Go code at least. With a single processor Go would run one goroutine for up to 10 ms before it looks at the
+// network again; with several threads the system shares the processor among them, and those that mostly wait go first.
+// On one processor the p99 of produce beside a cold replay halved, and cold replay was a third faster.
+const minProcs = 4
 
 func execute(args []string) int {
 	root := newRoot()
