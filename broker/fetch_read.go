@@ -34,9 +34,9 @@ func (f *fetchCall) run(ctx context.Context) {
 		f.look(p)
 		hot = hot || p.place == partition.Hot
 	}
-	f.coldLeft = f.maxBytes
+	f.coldLeft = min(f.maxBytes, coldMost)
 	if hot {
-		f.coldLeft /= 2 // a cold read holds its share until it is done: hot partitions mustn't wait for that
+		f.coldLeft = min(f.coldLeft, f.maxBytes/2) // a cold read holds its share until it is done: hot partitions mustn't wait for that
 	}
 	for _, p := range f.list {
 		f.serve(ctx, p)
@@ -173,12 +173,16 @@ func (f *fetchCall) take(p *fetchPart, out partition.Batches, err error) {
 // milliseconds, in which a processor does nothing else, and eight such clients would pin more than a whole cache.
 const coldPiece = 4 << 20
 
+// coldMost is the most of all cold partitions in one answer. What it holds of the cache can't be used for anybody else until the client has
+// taken it; the partitions that are left out are answered in one of the client's next Fetches.
+const coldMost = 16 << 20
+
 // startCold grants the partition its share of the budget and queues the read.
 func (f *fetchCall) startCold(p *fetchPart) {
 	n, first := f.share(p)
-	n = min(n, f.coldLeft)
-	p.cut = n > coldPiece
-	n = min(n, coldPiece)
+	most := min(f.coldLeft, coldPiece)
+	p.cut = n > most
+	n = min(n, most)
 	if n == 0 && !first {
 		p.starved = true
 		return

@@ -36,7 +36,7 @@ func TestAimsAreDecidedBothWays(t *testing.T) {
 		{"10,000 partitions against 16",
 			append(one(ScenarioProduce, "x", Rate, 1), res(ScenarioProduce, sixteen, "tierbroker-async", 0, map[string]float64{Rate: 100}), res(ScenarioProduce, many, "tierbroker-async", 0, map[string]float64{Rate: 80})),
 			[]Result{res(ScenarioProduce, many, "tierbroker-async", 0, map[string]float64{Rate: 79}), res(ScenarioProduce, sixteen, "tierbroker-async", 0, map[string]float64{Rate: 100})}},
-		{"fsync per ack", pair(ScenarioFsync, "16 producers", "tierbroker-sync", "kafka-fsync", Rate, 50, 10), pair(ScenarioFsync, "16 producers", "tierbroker-sync", "kafka-fsync", Rate, 49, 10)},
+		{"fsync per ack", pair(ScenarioProduce, "fsync, 16 producers", "tierbroker-sync", "kafka-fsync", Rate, 50, 10), pair(ScenarioProduce, "fsync, 16 producers", "tierbroker-sync", "kafka-fsync", Rate, 49, 10)},
 		{"fan-out 4", pair(ScenarioTail, "fan-out 4", "tierbroker-async", "kafka", BrokerCPU, 1, 2), pair(ScenarioTail, "fan-out 4", "tierbroker-async", "kafka", BrokerCPU, 2, 2)},
 		{"end-to-end p99", pair(ScenarioLatency, "60 % of the peak", "tierbroker-async", "kafka", P99, 4, 9), pair(ScenarioLatency, "60 % of the peak", "tierbroker-async", "kafka", P99, 5, 9)},
 		{"bare minio-go", pair(ScenarioCold, "16 partitions, 8 consumers", "tierbroker-async", Bare, Rate, 80, 100), pair(ScenarioCold, "16 partitions, 8 consumers", "tierbroker-async", Bare, Rate, 79, 100)},

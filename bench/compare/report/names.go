@@ -20,7 +20,6 @@ const Bare = "bare"
 // Scenarios that aims look for.
 const (
 	ScenarioProduce  = "produce"
-	ScenarioFsync    = "produce-fsync"
 	ScenarioTail     = "tail"
 	ScenarioLatency  = "latency"
 	ScenarioCold     = "cold"
