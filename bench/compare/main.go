@@ -29,6 +29,7 @@ const usage = `compare measures tierbroker beside other brokers, on this machine
   compare -full -turns 3                                everything
   compare -systems 'tierbroker-async,kafka' -scenarios produce
   compare -systems 'tierbroker*,nats*' -scenarios latency,tail -run 30s
+  compare -report docs/performance/short                a page and its plots anew, from its results.json
 
 Systems are installed at their first use: Java archives and Go programs, through the package registries, into -install.
 Brokers run on one set of processors, clients on another (-broker-cpus, -load-cpus). Data goes to -dir and is removed
@@ -38,6 +39,7 @@ after each piece; results go to -out. Interrupting ends every process that was s
 
 type options struct {
 	systems, scenarios, out, dir string
+	report                       string
 	brokerCPUs, loadCPUs         string
 	full, list                   bool
 	turns                        int
@@ -62,9 +64,10 @@ func main() {
 	flag.StringVar(&o.scenarios, "scenarios", "all", "scenarios by name with commas in between")
 	flag.BoolVar(&o.full, "full", false, "all scenarios and cases, longer windows; without it the short form")
 	flag.IntVar(&o.turns, "turns", 0, "how often each system does each case (default: 1 short, 3 full)")
-	flag.DurationVar(&o.warm, "warm", 0, "time before each measured window (default: 4s short, 15s full)")
-	flag.DurationVar(&o.run, "run", 0, "length of a measured window (default: 4s short, 20s full)")
+	flag.DurationVar(&o.warm, "warm", 0, "time before each measured window (default: 6s short, 15s full)")
+	flag.DurationVar(&o.run, "run", 0, "length of a measured window (default: 5s short, 20s full)")
 	flag.StringVar(&o.out, "out", "", "directory for results, Markdown and plots (default: a new one under the temporary directory)")
+	flag.StringVar(&o.report, "report", "", "measure nothing: make the page and the plots of this directory's results.json again")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "tierbroker-compare"), "scratch directory on the disk that is to be measured")
 	flag.StringVar(&o.brokerCPUs, "broker-cpus", commas(brokers), "processors for the brokers")
 	flag.StringVar(&o.loadCPUs, "load-cpus", commas(loads), "processors for the clients")
@@ -78,6 +81,9 @@ func main() {
 		list()
 		return
 	}
+	if o.report != "" {
+		exit(rewrite(o.report))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	exit(run(ctx, &o))
@@ -89,6 +95,15 @@ func exit(err error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// rewrite makes the page of an earlier run again.
+func rewrite(dir string) error {
+	r, err := report.Read(dir)
+	if err != nil {
+		return err
+	}
+	return r.Write(dir)
 }
 
 func list() {

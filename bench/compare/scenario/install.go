@@ -13,7 +13,7 @@ import (
 // window to compile itself.
 func (b *Bench) Defaults() {
 	if b.Short {
-		b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 1), cmp.Or(b.Warm, 4*time.Second), cmp.Or(b.Run, 4*time.Second)
+		b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 1), cmp.Or(b.Warm, 6*time.Second), cmp.Or(b.Run, 5*time.Second)
 		return
 	}
 	b.Turns, b.Warm, b.Run = cmp.Or(b.Turns, 3), cmp.Or(b.Warm, 15*time.Second), cmp.Or(b.Run, 20*time.Second)

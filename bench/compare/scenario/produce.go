@@ -18,11 +18,14 @@ func init() {
 type produced struct {
 	record, partitions, acks int
 	short                    bool
+	large                    bool // batches as large as clients are allowed to make them, so that how many there are depends on the number of partitions
 }
 
 var producedCases = []produced{
-	{1 << 10, 16, -1, true}, {1 << 10, 10_000, -1, true},
-	{100, 16, -1, false}, {64 << 10, 16, -1, false}, {1 << 10, 1, -1, false}, {1 << 10, 1_000, -1, false}, {1 << 10, 16, 1, false},
+	{record: 1 << 10, partitions: 16, acks: -1, short: true}, {record: 1 << 10, partitions: 10_000, acks: -1, short: true},
+	{record: 1 << 10, partitions: 16, acks: -1, large: true},
+	{record: 100, partitions: 16, acks: -1}, {record: 64 << 10, partitions: 16, acks: -1}, {record: 1 << 10, partitions: 1, acks: -1},
+	{record: 1 << 10, partitions: 1_000, acks: -1}, {record: 1 << 10, partitions: 16, acks: 1},
 }
 
 func (c produced) String() string {
@@ -33,7 +36,18 @@ func (c produced) String() string {
 	if c.acks == 1 {
 		acks = "1"
 	}
+	if c.large {
+		acks += ", batches up to 1 MB"
+	}
 	return fmt.Sprintf("%s, %s partitions, acks=%s", size, thousands(c.partitions), acks)
+}
+
+// batchBytes has room for what a partition gets before the next one's turn, and for no more: the same batches for sixteen partitions and for ten thousand.
+func (c produced) batchBytes() int {
+	if c.large {
+		return 1_000_000
+	}
+	return stay + stay/8 + c.record
 }
 
 func thousands(n int) string {
@@ -74,7 +88,7 @@ func (c produced) run(ctx context.Context, p *Piece) error {
 		Topic: load.Topic{Name: "bench", Partitions: c.partitions}, Create: true,
 		Produce: &load.Produce{
 			Producers: 2, Record: c.record, Run: max(1, stay/c.record),
-			Options: load.ProducerOptions{Acks: c.acks, Linger: 5 * time.Millisecond, BatchBytes: 1_000_000, Buffered: max(256, 16<<20/c.record)},
+			Options: load.ProducerOptions{Acks: c.acks, Linger: 5 * time.Millisecond, BatchBytes: c.batchBytes(), Buffered: max(256, 16<<20/c.record)},
 		},
 		Warm: p.Bench.Warm, Run: p.Bench.Run,
 	})
