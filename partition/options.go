@@ -43,6 +43,7 @@ type SetOptions struct {
 	StreamBytes    int64         // or until there are so many bytes; default 4 MiB
 
 	DiskBudget        int64         // bytes of local log at which reclaim must have freed files; default 20 GiB
+	MaxReplay         int64         // bytes of log that a restart after a crash has to read, about; default 512 MiB
 	RollInterval      time.Duration // how often pending partitions are looked at; default 1 s
 	RollWorkers       int           // partitions rolled at once; default 2
 	RollMinBytes      int64         // segment.ms applies from so many pending bytes; default 4 MiB
@@ -79,6 +80,9 @@ func (o *SetOptions) setDefaults() {
 	}
 	if o.DiskBudget <= 0 {
 		o.DiskBudget = 20 << 30
+	}
+	if o.MaxReplay <= 0 {
+		o.MaxReplay = 512 << 20
 	}
 	if o.RollWorkers <= 0 {
 		o.RollWorkers = 2

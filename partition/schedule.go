@@ -78,6 +78,7 @@ func (s *Set) rollLoop() {
 		case <-t.C:
 			s.rollDue(s.o.Now())
 			s.shorten()
+			s.boundReplay()
 		}
 	}
 }
