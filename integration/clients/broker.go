@@ -60,7 +60,8 @@ func startBroker(ctx context.Context, s *suite, name string, args ...string) (*b
 	b.cmd.Env = append(os.Environ(), "TIERBROKER_KAFKA_CONFIG=group.initial.rebalance.delay.ms=1000;"+
 		"group.consumer.session.timeout.ms=12000;group.consumer.heartbeat.interval.ms=500")
 	b.cmd.Stdout, b.cmd.Stderr = log, log
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so does one from the terminal
+	// An interrupt from the terminal, too; and when this program ends in any other way, no broker stays behind.
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := b.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker: %w", err)
 	}
