@@ -169,8 +169,8 @@ func (f *fetchCall) take(p *fetchPart, out partition.Batches, err error) {
 }
 
 // coldPiece is the most that one cold read takes: a chunk of the cache. A client that asks for tens of megabytes of each partition gets
-// them with further requests, for which chunks are read ahead meanwhile. All at once, they would be checked in one go of many
-// milliseconds, in which a processor does nothing else, and eight such clients would pin more than a whole cache.
+// them with further requests, for which chunks are read ahead meanwhile. All at once, they would be checked in one
+// go, in which a processor does nothing else, and eight such clients would pin more than a whole cache.
 const coldPiece = 4 << 20
 
 // coldMost is the most of all cold partitions in one answer. What it holds of the cache can't be used for anybody else until the client has
