@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -59,7 +60,11 @@ func (s *several) register(id int32, url string) {
 	if s.ports[id] == nil {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(s.t, err)
-		s.t.Cleanup(func() { _ = l.Close() }) // a test may have closed it
+		s.t.Cleanup(func() {
+			if err := l.Close(); !errors.Is(err, net.ErrClosed) { // a test may have closed it
+				require.NoError(s.t, err)
+			}
+		})
 		s.ports[id] = l
 	}
 	port := int32(s.ports[id].Addr().(*net.TCPAddr).Port)
