@@ -146,6 +146,10 @@ func (r *rig) endure(i int, cold *reader, l *ledger, hot *hotReader) {
 	acked, seen, progress := l.count()-acked, hot.count()-seen, tieredAll(n, "load")-tiered
 	r.proxy.SetMode(faultproxy.Mode{})
 	over := time.Now()
+	waited := map[int32]int64{} // ends when the bucket is well again
+	for _, p := range n.partitions("load") {
+		waited[p.Partition] = p.End
+	}
 	t.Logf("%s: %d requests spoiled; %d acknowledged, %d read hot, %d rolled; cold: %d read, %d answers late, %d retriable errors, slowest %v",
 		f.name, spoiled, acked, seen, progress, cold.next, cold.late, cold.refused, cold.slowest.Round(time.Millisecond))
 	require.Positive(t, spoiled, "%s: nothing was spoiled", f.name)
@@ -162,11 +166,11 @@ func (r *rig) endure(i int, cold *reader, l *ledger, hot *hotReader) {
 	cold.finish(n, 40*time.Second)
 	n.eventually(60*time.Second, f.name+": what waited is rolled", func() bool {
 		for _, p := range n.partitions("load") {
-			if p.PendingBytes >= faultSegment {
+			if p.Tiered < waited[p.Partition] {
 				return false
 			}
 		}
-		return tieredAll(n, "load") > tiered
+		return true
 	})
 	t.Logf("%s: all is well again after %v", f.name, time.Since(over).Round(10*time.Millisecond))
 }

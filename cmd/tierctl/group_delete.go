@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -28,16 +30,12 @@ func newGroupDelete(g *globals) *cobra.Command {
 				return err
 			}
 			defer done()
-			deleted, err := client.DeleteGroups(cmd.Context(), names...)
-			if err != nil {
-				return g.unreachable("delete groups", err)
-			}
 			var errs []error
-			for _, r := range deleted.Sorted() {
-				if r.Err == nil || ifExists && errors.Is(r.Err, kerr.GroupIDNotFound) {
-					continue
+			for _, name := range names {
+				_, err := coordinated(cmd.Context(), func(ctx context.Context) (kadm.DeleteGroupResponse, error) { return client.DeleteGroup(ctx, name) })
+				if err != nil && !(ifExists && errors.Is(err, kerr.GroupIDNotFound)) {
+					errs = append(errs, g.unreachable("delete group "+name, err))
 				}
-				errs = append(errs, fmt.Errorf("delete group %s: %w", r.Group, r.Err))
 			}
 			return errors.Join(errs...)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ bucket come from the admin API and are "-" without it.`,
 				return err
 			}
 			defer done()
-			info, err := describeGroup(cmd.Context(), client, args[0])
+			info, err := coordinated(cmd.Context(), func(ctx context.Context) (*groupInfo, error) { return describeGroup(ctx, client, args[0]) })
 			if err != nil {
 				return g.unreachable("describe", err)
 			}

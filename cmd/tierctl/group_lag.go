@@ -32,7 +32,7 @@ type partitionLag struct {
 
 // lags joins a group's commits with what the partitions hold. Partitions that are assigned and have no commit are in it too.
 func (g *globals) lags(ctx context.Context, client *kadm.Client, info *groupInfo) ([]partitionLag, error) {
-	committed, err := client.FetchOffsets(ctx, info.Group)
+	committed, err := coordinated(ctx, func(ctx context.Context) (kadm.OffsetResponses, error) { return client.FetchOffsets(ctx, info.Group) })
 	if err != nil {
 		return nil, g.unreachable("fetch offsets", err)
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 type listedGroup struct {
@@ -33,7 +35,7 @@ commas.`,
 				return err
 			}
 			defer done()
-			listed, err := client.ListGroups(cmd.Context(), states...)
+			listed, err := coordinated(cmd.Context(), func(ctx context.Context) (kadm.ListedGroups, error) { return client.ListGroups(ctx, states...) })
 			if err != nil {
 				return g.unreachable("list groups", err)
 			}

@@ -78,7 +78,7 @@ func (g *globals) reset(cmd *cobra.Command, name string, o resetOptions) error {
 	}
 	defer done()
 	ctx := cmd.Context()
-	info, err := describeGroup(ctx, client, name)
+	info, err := coordinated(ctx, func(ctx context.Context) (*groupInfo, error) { return describeGroup(ctx, client, name) })
 	if err != nil {
 		return g.unreachable("reset", err)
 	}
@@ -103,7 +103,8 @@ func (g *globals) reset(cmd *cobra.Command, name string, o resetOptions) error {
 		moved.AddOffset(r.Topic, r.Partition, r.New, -1)
 	}
 	if o.apply {
-		if err := commitAll(ctx, client, name, moved); err != nil {
+		commit := func(ctx context.Context) (kadm.OffsetResponses, error) { return commitAll(ctx, client, name, moved) }
+		if _, err := coordinated(ctx, commit); err != nil {
 			return g.unreachable("reset "+name, err)
 		}
 	}
@@ -116,17 +117,17 @@ func (g *globals) reset(cmd *cobra.Command, name string, o resetOptions) error {
 	return nil
 }
 
-func commitAll(ctx context.Context, client *kadm.Client, name string, moved kadm.Offsets) error {
+func commitAll(ctx context.Context, client *kadm.Client, name string, moved kadm.Offsets) (kadm.OffsetResponses, error) {
 	resp, err := client.CommitOffsets(ctx, name, moved)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return resp.Error()
+	return resp, resp.Error()
 }
 
 // planReset finds the new offsets.
 func (g *globals) planReset(ctx context.Context, stdin io.Reader, client *kadm.Client, name string, o resetOptions) ([]resetRow, error) {
-	committed, err := client.FetchOffsets(ctx, name)
+	committed, err := coordinated(ctx, func(ctx context.Context) (kadm.OffsetResponses, error) { return client.FetchOffsets(ctx, name) })
 	if err != nil {
 		return nil, g.unreachable("fetch offsets of "+name, err)
 	}
