@@ -103,6 +103,7 @@ type Broker struct {
 	log      *zap.Logger
 
 	began  time.Time
+	taken  sync.Map        // ids of topics whose partitions have all been taken up since the start, noted in the first moments only
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup

@@ -68,7 +68,8 @@ func (b *Broker) metadata(ctx context.Context, c *call, req *kmsg.MetadataReques
 const takingWindow = 30 * time.Second
 
 // awaitOwn waits, for ownerWait at most, until this broker serves the partitions of the topics asked for that are its own. After
-// a restart clients are back within a moment, and some that hear of no leader don't ask again for five seconds.
+// a restart clients are back within a moment, and some that hear of no leader don't ask again for five seconds. It is done once
+// for a topic: what comes later, by a failover or a move, comes piece by piece, and clients are told of each piece at once.
 func (b *Broker) awaitOwn(ctx context.Context, req *kmsg.MetadataRequest) {
 	if len(req.Topics) == 0 || b.o.Now().Sub(b.began) > takingWindow {
 		return
@@ -83,9 +84,16 @@ func (b *Broker) awaitOwn(ctx context.Context, req *kmsg.MetadataRequest) {
 				name = *in.Topic
 			}
 			t, _ := findTopic(img, in.TopicID != [16]byte{}, name, in.TopicID)
-			if t != nil && b.taking(img, t) {
+			if t == nil {
+				continue
+			}
+			if _, done := b.taken.Load(t.ID); done {
+				continue
+			}
+			if b.taking(img, t) {
 				return false
 			}
+			b.taken.Store(t.ID, nil)
 		}
 		return true
 	})

@@ -137,11 +137,20 @@ func TestMetadataAwaitsOwnPartitions(t *testing.T) {
 	require.Zero(t, p.ErrorCode)
 	require.Equal(t, []int32{1, 7}, []int32{p.Leader, p.LeaderEpoch})
 
-	w.assign(id, cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 8, State: cluster.Starting})
+	starting := cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 8, State: cluster.Starting}
+	w.assign(id, starting)
 	w.await(func(img *cluster.Image) bool { at, _ := leader(img, id); return at == cluster.NoBroker })
 	began := time.Now()
 	r := ask[*kmsg.MetadataResponse](w, req, 12)
-	require.Equal(t, kerr.LeaderNotAvailable.Code, r.Topics[0].Partitions[1].ErrorCode, "not for ever")
+	require.Equal(t, kerr.LeaderNotAvailable.Code, r.Topics[0].Partitions[1].ErrorCode)
+	require.Less(t, time.Since(began), ownerWait, "what comes by a failover holds up nobody who asks for the others")
+
+	c := w.topic("c", 1)
+	w.assign(frame.PartitionID{Topic: c.ID}, starting)
+	w.await(func(img *cluster.Image) bool { _, ok := img.Assignment(frame.PartitionID{Topic: c.ID}); return ok })
+	began = time.Now()
+	r = ask[*kmsg.MetadataResponse](w, metadataReq("c"), 12)
+	require.Equal(t, kerr.LeaderNotAvailable.Code, r.Topics[0].Partitions[0].ErrorCode, "not for ever")
 	require.GreaterOrEqual(t, time.Since(began), ownerWait)
 }
 

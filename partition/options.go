@@ -53,7 +53,7 @@ type SetOptions struct {
 	SweepDelay        time.Duration // from dropped to deleted; default 10 min
 	SweepInterval     time.Duration // full sweep of a partition for orphans; default 6 h
 	ProducerExpiry    time.Duration // an idempotent producer is forgotten after so much idleness; default 24 h
-	OpenWorkers       int           // heads fetched at once while partitions recover; default 32
+	OpenWorkers       int           // heads fetched at once while partitions recover; default 64
 	BucketCallTimeout time.Duration // deadline of one roll, swap or cold read; default 60 s
 	DrainPatience     time.Duration // a partition that is moved may refuse writes so long before its owner gives up and goes on serving; default 15 s
 	RetryPause        time.Duration // before something that failed is tried again, doubled where that goes on; default 1 s
@@ -91,7 +91,7 @@ func (o *SetOptions) setDefaults() {
 		o.RollMinBytes = 4 << 20
 	}
 	if o.OpenWorkers <= 0 {
-		o.OpenWorkers = 32
+		o.OpenWorkers = 64
 	}
 	if o.OnEvent == nil {
 		o.OnEvent = func(Event) {}

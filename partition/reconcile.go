@@ -224,21 +224,17 @@ func (s *Set) closeOthers(img *cluster.Image, mine map[frame.PartitionID]bool) {
 	}
 }
 
-// startAll takes partitions from Starting to Recovering, and has them prepared.
+// startAll has partitions prepared, and tells the cluster meanwhile that they are Recovering. That transition protects
+// nothing: a claim under an epoch that is over loses to the head, and Writing is entered by a transition of its own.
 func (s *Set) startAll(starts []start) error {
 	var entering []cluster.Transition
 	for _, st := range starts {
 		if st.a.State == cluster.Starting {
 			entering = append(entering, s.transition(st, cluster.Recovering, ""))
 		}
-	}
-	if err := s.o.Cluster.Transition(s.ctx, entering); err != nil && !errors.Is(err, cluster.ErrFenced) {
-		return err
-	}
-	for _, st := range starts {
 		s.offer(job{start: st})
 	}
-	return nil
+	return ignoreFenced(s.o.Cluster.Transition(s.ctx, entering))
 }
 
 // failAll tells the cluster of partitions that failed while they were served, so that they are started again.

@@ -33,7 +33,7 @@ type Lane struct {
 var defaultLanes = map[string]Lane{
 	bucket.ClassRoll:  {Concurrency: 8, Deadline: 30 * time.Second},
 	bucket.ClassWAL:   {Concurrency: 16, Deadline: 8 * time.Second},
-	bucket.ClassHead:  {Concurrency: 32, Deadline: 8 * time.Second},
+	bucket.ClassHead:  {Concurrency: 64, Deadline: 8 * time.Second},
 	bucket.ClassCold:  {Concurrency: 32, Deadline: 8 * time.Second},
 	bucket.ClassSweep: {Concurrency: 4, Deadline: 30 * time.Second},
 	bucket.ClassTool:  {Concurrency: 16, Deadline: 30 * time.Second},
