@@ -39,7 +39,7 @@
 //     called exactly once for each Pending, in the same order, also after the client has gone.
 //  2. Release of each Response is called exactly once, after its bytes were written or given up.
 //  3. No memory is allocated for what a size or count merely announces: a frame's buffer starts
-//     with at most 64 KiB (at most 16 MiB, if the connection has sent as much in one frame before)
+//     with at most 64 KiB (at most 32 MiB, if the connection has sent as much in one frame before)
 //     and grows to four times what has arrived; counts are capped by the bytes left and by a
 //     number of elements.
 //  4. Request buffers in use never exceed MaxInflightBytes by more than one request. Readers

@@ -11,11 +11,15 @@ import (
 // a pool full of 100 MiB buffers helps nobody.
 const (
 	minClassBits = 9  // 512 B
-	maxClassBits = 24 // 16 MiB: clients that fill batches of 1 MiB for many partitions send as much
+	maxClassBits = 25 // 32 MiB: clients that buffer 16 MiB for many partitions send a little more than that at once
 	classes      = (maxClassBits-minClassBits)*4 + 1
+	largeClass   = (18 - minClassBits) * 4 // 256 KiB: from here on buffers are kept on the shelf
 )
 
-var pools [classes]sync.Pool
+var (
+	pools [largeClass]sync.Pool
+	large shelf
+)
 
 // buffer is a request frame's memory, shared by those who retained it.
 type buffer struct {
@@ -53,8 +57,13 @@ func newBuffer(n int) *buffer {
 		b.refs.Store(1)
 		return b
 	}
-	b, ok := pools[class].Get().(*buffer)
-	if !ok {
+	var b *buffer
+	if class >= largeClass {
+		b = large.get(class)
+	} else {
+		b, _ = pools[class].Get().(*buffer)
+	}
+	if b == nil {
 		b = &buffer{store: make([]byte, classSize(class)), class: class}
 	}
 	b.refs.Store(1)
@@ -73,7 +82,11 @@ func (b *buffer) release() {
 	}
 	b.lease.release()
 	b.b = nil
-	if b.class >= 0 {
+	switch {
+	case b.class < 0:
+	case b.class >= largeClass:
+		large.put(b)
+	default:
 		pools[b.class].Put(b)
 	}
 }
