@@ -155,8 +155,8 @@ func (c *Cache) count(ch *chunk) bool {
 }
 
 // makeRoom evicts unpinned chunks until n more bytes fit, or none are left that may go: first those that sequential readers have left
-// behind, then what the policy does not want, the longest unused first; unless probationOnly, what it does want; what was read ahead last, since its reader is
-// on the way, and would have it fetched again.
+// behind, then what the policy does not want, the longest unused first; unless probationOnly, what it does want; last what was read ahead, and where sequential
+// readers stand, since they are on the way, and would have it fetched again.
 func (c *Cache) makeRoom(n int64, probationOnly bool) bool {
 	c.expire()
 	for c.used+n > c.o.Bytes {
@@ -179,14 +179,14 @@ func (c *Cache) makeRoom(n int64, probationOnly bool) bool {
 	return true
 }
 
-// expire gives up what was read ahead so long ago that twice as many chunks as fit into memory have come since: its reader has gone.
+// expire gives up what a sequential reader was to come for, when twice as many chunks as fit into memory have come since it was read or fetched ahead: the
+// reader has gone.
 func (c *Cache) expire() {
 	long := 2 * uint64(c.o.Bytes/int64(c.o.ChunkBytes))
-	for e := c.fresh.Front(); e != nil && e.Value.(*chunk).serial+long < c.serial; e = c.fresh.Front() {
+	for e := c.fresh.Front(); e != nil && e.Value.(*chunk).used+long < c.serial; e = c.fresh.Front() {
 		ch := e.Value.(*chunk)
 		c.seen(ch)
-		ch.passed = true
-		c.rest(ch)
+		c.pass(ch)
 	}
 }
 

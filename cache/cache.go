@@ -56,7 +56,7 @@ type Cache struct {
 	running   int       // GETs under way
 	probation list.List // of *chunk: resident, unpinned, first to go; at the front what a sequential reader has left behind
 	protected list.List // of *chunk: resident, unpinned, kept by the policy
-	fresh     list.List // of *chunk: resident, unpinned, read ahead and not yet asked for: last to go
+	fresh     list.List // of *chunk: resident, unpinned, read ahead and not yet asked for, or where a sequential reader stands: last to go
 	waiters   list.List // of *waiter
 	ghosts    []*chunk  // evicted for room though the policy counts them; a worker tells it
 	stats     Stats

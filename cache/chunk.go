@@ -21,6 +21,7 @@ type chunk struct {
 	indexed bool          // in obj.chunks
 	kept    bool          // the policy wants it to stay
 	unread  bool          // read ahead, and nobody has asked for it yet
+	awaits  bool          // a sequential reader has read in it, and will likely come back for it or for the next one
 	passed  bool          // a sequential reader has left it behind, and nobody has asked for it since
 	place   *list.Element // in a queue of GETs, in probation, protected or fresh
 	where   *list.List    // the list of place
@@ -37,6 +38,7 @@ type chunk struct {
 	cost int64 // bytes of its slab
 
 	serial uint64 // no other chunk of this cache ever has it
+	used   uint64 // serial of the newest chunk when it was last read, or made
 	notes  notes
 }
 
@@ -84,7 +86,7 @@ func (c *Cache) newChunk(op bucket.Op, key string, size, idx int64) *chunk {
 	}
 	n := c.chunkLen(size, idx)
 	c.serial++
-	ch := &chunk{serial: c.serial, obj: o, indexed: true, op: op, size: size, idx: idx, off: idx * int64(c.o.ChunkBytes), n: n, cost: slabSize(n), done: make(chan struct{})}
+	ch := &chunk{serial: c.serial, used: c.serial, obj: o, indexed: true, op: op, size: size, idx: idx, off: idx * int64(c.o.ChunkBytes), n: n, cost: slabSize(n), done: make(chan struct{})}
 	o.chunks[idx] = ch
 	c.used += ch.cost
 	return ch
@@ -119,7 +121,7 @@ func (c *Cache) unpin(ch *chunk) {
 // rest puts an unpinned resident chunk into the list that it belongs to.
 func (c *Cache) rest(ch *chunk) {
 	switch {
-	case ch.unread:
+	case ch.unread || ch.awaits:
 		ch.moveTo(&c.fresh)
 	case ch.kept:
 		ch.moveTo(&c.protected)
@@ -133,8 +135,11 @@ func (c *Cache) rest(ch *chunk) {
 
 // pass notes that a sequential reader is done with ch.
 func (c *Cache) pass(ch *chunk) {
-	ch.passed = true
-	if ch.where == &c.probation {
+	ch.passed, ch.awaits = true, false
+	switch ch.where {
+	case &c.fresh:
+		c.rest(ch)
+	case &c.probation:
 		c.probation.MoveToFront(ch.place)
 	}
 }

@@ -15,9 +15,9 @@ var errNotFetched = errors.New("read-ahead was given up")
 
 // stream is a reader that goes through an object in order.
 type stream struct {
-	last   int64 // chunk that it was in
-	end    int64 // where its last read ended
-	window int64 // chunks to have ahead of it
+	first, last int64 // chunks of its last read
+	end         int64 // where that ended
+	window      int64 // chunks to have ahead of it
 }
 
 // readAhead notes that the bytes [off, end), which are r's, were read, and fetches ahead if they continue a stream.
@@ -32,13 +32,17 @@ func (c *Cache) readAhead(r *request, off, end int64) {
 		return
 	}
 	s, from := o.stream(r, off, int64(c.o.MaxReadAhead))
-	for idx := from; idx < r.last; idx++ {
+	// What was read now may be asked for once more: it is left behind when the reader asks for what comes behind it.
+	for idx := from; idx < r.first; idx++ {
 		if ch := o.chunks[idx]; ch != nil {
 			c.pass(ch)
 		}
 	}
-	s.last, s.end = r.last, end
+	s.first, s.last, s.end = r.first, r.last, end
 	last := (r.size - 1) / int64(c.o.ChunkBytes)
+	for _, ch := range r.chunks {
+		ch.awaits, ch.used = s.window > 0 && r.last < last, c.serial
+	}
 	if r.last < last {
 		o.remember(s)
 		if s.window > 0 {
@@ -47,11 +51,14 @@ func (c *Cache) readAhead(r *request, off, end int64) {
 	}
 }
 
-// stream takes out the stream that the read continues, with its new window, or begins one. A stream reads on in its chunk or in the
-// next one; its window doubles with each chunk. Who begins at the start of an object, or in a chunk that was fetched ahead,
-// will likely go on. from is the first chunk that the reader may have left behind.
+// stream takes out the stream that the read continues, with its new window, or begins one. A stream reads on where it ended, in the chunks
+// of its last read once more, or in the next one; its window doubles with each chunk. Who begins at the start of an object, or in a chunk
+// that was fetched ahead, will likely go on. from is the first chunk that the reader may have left behind.
 func (o *object) stream(r *request, off, most int64) (s stream, from int64) {
-	i := slices.IndexFunc(o.streams, func(s stream) bool { return r.first == s.last || r.first == s.last+1 })
+	i := slices.IndexFunc(o.streams, func(s stream) bool { return off == s.end })
+	if i < 0 {
+		i = slices.IndexFunc(o.streams, func(s stream) bool { return r.first >= s.first && r.first <= s.last+1 })
+	}
 	if i < 0 {
 		switch {
 		case r.ahead:
@@ -59,7 +66,7 @@ func (o *object) stream(r *request, off, most int64) (s stream, from int64) {
 		case off == 0:
 			return stream{window: min(1, most)}, r.first
 		}
-		return stream{}, r.last
+		return stream{}, r.first
 	}
 	s = o.streams[i]
 	o.streams = slices.Delete(o.streams, i, i+1)
@@ -69,7 +76,7 @@ func (o *object) stream(r *request, off, most int64) (s stream, from int64) {
 	for range min(r.last-s.last, 8) {
 		s.window = min(max(2*s.window, 1), most)
 	}
-	return s, s.last
+	return s, s.first
 }
 
 func (o *object) remember(s stream) {

@@ -24,6 +24,25 @@ func TestManyReadersFetchOnce(t *testing.T) {
 	require.LessOrEqual(t, w.gets.Load(), int64(objects*chunks*21/20), "%+v", w.c.Stats())
 }
 
+// TestReadsAgain: readers that read all but the smallest step twice, as who gives up a read and asks again does, by turns over many objects. The
+// chunks that they come back to are not among the first to go.
+func TestReadsAgain(t *testing.T) {
+	const objects, chunks, piece = 16, 12, 14 * kib
+	w := newWorld(t, Options{Bytes: 64 * 16 * kib, MaxReadAhead: 8})
+	for o := range objects {
+		w.object(fmt.Sprint("o", o), chunks*16*kib)
+	}
+	for off := int64(0); off+piece <= chunks*16*kib; off += piece {
+		for range 2 {
+			for o := range objects {
+				w.mustRead(fmt.Sprint("o", o), off, piece)
+			}
+			w.idle()
+		}
+	}
+	require.LessOrEqual(t, w.gets.Load(), int64(objects*chunks*21/20), "%+v", w.c.Stats())
+}
+
 // TestAbandonedReadAheadGoes: readers that never come back don't keep others from being read ahead for.
 func TestAbandonedReadAheadGoes(t *testing.T) {
 	w := newWorld(t, Options{Bytes: 64 * 16 * kib, MaxReadAhead: 8})
