@@ -15,7 +15,8 @@ VERSITYGW   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO       := github.com/minio/minio@v0.0.0-20250907161309-07c3a429bfed
 
 # Client tests need other languages' runtimes and have a target of their own.
-PACKAGES = $(shell go list ./... | grep -v '/integration/clients')
+# The longest first: the others run beside it.
+PACKAGES = ./integration $(shell go list ./... | grep -v '/integration$$\|/integration/clients')
 # Where goroutines meet; the rest is sequential and only loses time under -race.
 RACE     ?= ./admin/... ./broker/... ./cache/... ./cluster/... ./controller/... ./index/... ./kafka/... ./partition/... ./segment/... ./tier/...
 FUZZTIME ?= 20s

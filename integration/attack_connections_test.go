@@ -18,6 +18,7 @@ import (
 
 // Bytes that are no Kafka end their connection, and nothing else.
 func TestAttackForeignProtocols(t *testing.T) {
+	t.Parallel()
 	s := besiege(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -37,6 +37,7 @@ func (m *mesh) streamObjects(b bucket.Bucket, broker string) (keys []string) {
 // An owner is stopped with WAL objects on their way to the bucket. Others take over, go on, and sweep its stream. Then it
 // comes back, what was on its way arrives, and so do writes that clients had sent it: none of this changes anything.
 func TestZombieOwnerAfterSweep(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 2, controllers: 1, env: []string{"TIERBROKER_SWEEP_DELAY=1s"}})
 	m.start()
 	m.createTopic("t", 4, map[string]string{"tierbroker.durability": "object", "segment.ms": "2000", "segment.bytes": "1048576"})
@@ -101,6 +102,7 @@ func (m *mesh) leading(through *proc) int32 {
 // The controller that leads is stopped in the middle of moves and killed brokers. Another leads, and does what is to be done;
 // then the first goes on with what it had in mind, which must change nothing.
 func TestZombieController(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 3, controllers: 3, env: []string{"TIERBROKER_SWEEP_DELAY=1s"}})
 	m.start()
 	m.createTopic("t", 6, map[string]string{"tierbroker.durability": "object", "segment.ms": "2000", "segment.bytes": "1048576"})

@@ -13,6 +13,7 @@ import (
 
 // TestMemberWithoutQuorumLags: a node whose own member of etcd has lost the others says that its image may be old.
 func TestMemberWithoutQuorumLags(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	var members []cluster.Member

@@ -12,6 +12,7 @@ import (
 // Every broker is stopped by SIGTERM and started again, under load: its partitions go to the others first, so that no record is
 // refused after a client's own retries, and what was acknowledged is there once.
 func TestClusterRollingRestart(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 3, controllers: 1})
 	m.start()
 	m.createTopic("load", 6, nil)

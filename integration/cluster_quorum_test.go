@@ -32,6 +32,7 @@ func (n *node) ended(limit time.Duration) int {
 // Three controllers, whose etcds are one quorum: the cluster goes on without any one of them, and after all have been killed
 // at once. A controller that lost its directory doesn't vote with empty hands: it says what to do, and doing that brings it back.
 func TestClusterControllersFormAQuorum(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 2, controllers: 3})
 	m.start()
 	m.createTopic("t", 4, nil)
@@ -95,6 +96,7 @@ func TestClusterControllersFormAQuorum(t *testing.T) {
 
 // A node that belongs to a cluster refuses an etcd that has lost it, instead of beginning an empty cluster of the same name.
 func TestClusterEtcdIsLost(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 1, controllers: 1})
 	m.start()
 	m.createTopic("t", 1, nil)

@@ -57,6 +57,7 @@ func (m *mesh) produceEach(cl *kgo.Client, topic string, partitions int32, tag s
 // Three brokers and a controller, each a process: every broker serves its share, and a broker that is killed comes back with
 // what it had. Meanwhile the others go on, and clients of its sync partitions wait for it.
 func TestClusterBrokerIsKilled(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 3, controllers: 1})
 	m.start()
 	const partitions = 6
@@ -111,6 +112,7 @@ func TestClusterBrokerIsKilled(t *testing.T) {
 // etcd is away for much longer than a lease: brokers stay, reads go on, writes of sync topics stop before the lease can end and
 // go on when etcd is back. Nobody loses its partitions by that.
 func TestClusterWithoutEtcd(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 2, controllers: 1})
 	m.start()
 	m.createTopic("t", 4, nil)
@@ -151,6 +153,7 @@ func TestClusterWithoutEtcd(t *testing.T) {
 
 // A broker that stood still for longer than its lease comes back as another incarnation, in the same process and on the same port.
 func TestClusterBrokerIsPausedPastItsLease(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 2, controllers: 1})
 	m.start()
 	m.createTopic("t", 4, nil)
@@ -185,6 +188,7 @@ func TestClusterBrokerIsPausedPastItsLease(t *testing.T) {
 
 // Cut from etcd, and from nothing else, a broker does the same.
 func TestClusterBrokerIsCutFromEtcd(t *testing.T) {
+	t.Parallel()
 	for name, state := range map[string]linkState{"refused": linkRefused, "frozen": linkFrozen} {
 		t.Run(name, func(t *testing.T) {
 			m := newMesh(t, meshOptions{brokers: 2, controllers: 1})

@@ -20,6 +20,7 @@ func parsed[T any](t *testing.T, text string) T {
 
 // The tool asks one node and is told of the whole cluster; what a broker is killed with is named, and the exit code says so.
 func TestTierctlSeesTheCluster(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 3, controllers: 1, lease: 20 * time.Second})
 	m.start()
 	const partitions = 6

@@ -52,6 +52,7 @@ func authority(t testing.TB) certificates {
 
 // Everything between nodes is encrypted and proven: a quorum of controllers, brokers that reach it, calls between nodes.
 func TestClusterBehindTLS(t *testing.T) {
+	t.Parallel()
 	files := authority(t)
 	var security string
 	for _, part := range []string{"etcd", "peer"} {

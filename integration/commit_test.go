@@ -88,6 +88,7 @@ func wholeCommit(at int64) map[int32]int64 {
 
 // TestCommitSurvivesKill: an acknowledged commit is there after kill -9, every time, and so is that of every earlier group.
 func TestCommitSurvivesKill(t *testing.T) {
+	t.Parallel()
 	n := groupNode(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+time.Duration(*commitKills)*10*time.Second)
 	defer cancel()
@@ -129,6 +130,7 @@ func (n *node) loseData() {
 
 // TestCommitsInTheBucket: a broker that loses its commit log and index has every commit that was rolled.
 func TestCommitsInTheBucket(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, "--bucket", "file://"+filepath.Join(t.TempDir(), "bucket"))
 	n.env = []string{"TIERBROKER_LEASE_TTL=2s", "TIERBROKER_KAFKA_CONFIG=offsets.topic.num.partitions=8"}
 	n.start()

@@ -140,6 +140,7 @@ func awaitThat(t *testing.T, what string, ok func() bool) {
 // TestGroupRebalances: members join, leave and crash under traffic; everything is processed, no partition has two
 // owners at one time, assignments settle. The broker is killed twice on the way.
 func TestGroupRebalances(t *testing.T) {
+	t.Parallel()
 	for _, b := range []struct {
 		name     string
 		balancer kgo.GroupBalancer
@@ -201,6 +202,7 @@ func TestGroupRebalances(t *testing.T) {
 
 // TestTierctlGroups: lag by records, bytes, time and place; resets with their dry run; deletion.
 func TestTierctlGroups(t *testing.T) {
+	t.Parallel()
 	n := groupNode(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

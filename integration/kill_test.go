@@ -145,6 +145,7 @@ func (l *ledger) verify(t *testing.T, got map[int32]map[int64]string) {
 // A broker that is killed a hundred times at random moments under load loses nothing it acknowledged, gives no offset
 // two contents, and its idempotent producers leave no duplicates.
 func TestKillUnderLoad(t *testing.T) {
+	t.Parallel()
 	kills := 100
 	if testing.Short() {
 		kills = 10

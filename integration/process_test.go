@@ -31,7 +31,13 @@ var binary = struct {
 // programs saves the time that linking takes, in runs by hand.
 var programs = flag.String("programs", "", "directory with tierbroker and tierctl that are already built")
 
+// Most tests here wait most of the time: for leases to end, for faults to be over. More of them run side by side than there are
+// processors, unless -parallel says something else.
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if binary.dir != "" {
 		if err := os.RemoveAll(binary.dir); err != nil {

@@ -13,6 +13,7 @@ import (
 // A cluster over S3 loses every process, every disk and its etcd. What the bucket has is all there again in a cluster of the same
 // shape: every record of topics that were acknowledged by the bucket or rolled, and every group position.
 func TestRestoreClusterOverS3(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, meshOptions{brokers: 3, controllers: 1})
 	m.start()
 	x := &lostCluster{t: t, n: m.brokers[0].node, bucket: m.server.URL("p").String(), env: m.server.Environ(), want: map[spot]content{}}

@@ -45,6 +45,7 @@ func (n *node) at(t *testing.T, want int, stdin string, args ...string) (out, er
 }
 
 func TestTierctlTopics(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.start()
 	n.at(t, 0, "", "topic", "create", "a", "b", "--partitions", "3", "--config", "retention.ms=1000000")
@@ -104,6 +105,7 @@ func lines(from, to int) string {
 }
 
 func TestTierctlRecords(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.start()
 	n.at(t, 0, "", "topic", "create", "t", "--partitions", "1", "--config", "retention.ms=-1")
@@ -163,6 +165,7 @@ func TestTierctlRecords(t *testing.T) {
 }
 
 func TestTierctlFollow(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	n.start()
 	n.at(t, 0, "one\n", "produce", "t")
