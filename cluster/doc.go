@@ -56,13 +56,15 @@
 //
 //	controller: Target = t            (state, owner and epoch stay)
 //	target t:   Warm                  (MarkWarm, having loaded head and index)
-//	owner:      Writing -> Draining   (when Warm, or after a short wait)
+//	owner:      Writing -> Draining   (when Warm, or when it is about to stop)
 //	owner:      Draining -> Starting  (HandOver: t owns it under the next epoch)
 //
 // Where it can stop, and who goes on:
 //
 //   - the target dies: the controller clears Target, the owner sees that and goes
 //     from Draining back to Writing; after a hand-over it is a dead owner as any other.
+//   - the target is not warm in time: the controller clears Target, notes it (Unready),
+//     and chooses another one first; the owner has served all the while.
 //   - the owner dies: the controller starts the partition at another broker when it
 //     is Safe, at once and at the target first, and waits for the broker otherwise.
 //   - the owner never drains or never hands over: the controller clears Target when

@@ -29,9 +29,6 @@ const (
 	entryWarm      = 0x40 // Assignment.Warm; only with a target
 	entryExtension = 0x80 // more flags follow, and bytes of a later version, which are kept
 
-	// flagJump is Assignment.Jump in the first byte of the extension.
-	flagJump = 0x01
-
 	// entryOf1 are the flags of version 1, whose targets have no time.
 	entryOf1 = entryState | entryTarget | entryFailure | entryExtension
 )
@@ -205,32 +202,6 @@ func appendEntry(b []byte, e *entry, names map[string]uint64) []byte {
 	return b
 }
 
-// extension returns the bytes to store: more flags, then what this version does not know.
-func (e *entry) extension() []byte {
-	if !e.Jump {
-		return e.ext
-	}
-	if len(e.ext) == 0 {
-		return []byte{flagJump}
-	}
-	ext := slices.Clone(e.ext)
-	ext[0] |= flagJump
-	return ext
-}
-
-// setExtension takes over stored bytes; b is not kept.
-func (e *entry) setExtension(b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	e.Jump = b[0]&flagJump != 0
-	if len(b) == 1 && b[0]&^flagJump == 0 {
-		return
-	}
-	e.ext = slices.Clone(b)
-	e.ext[0] &^= flagJump
-}
-
 // decodeShard reads a shard value. The error says what is wrong; the caller adds
 // the key.
 func decodeShard(number uint32, revision int64, value []byte) (*shard, error) {
@@ -384,7 +355,7 @@ func (d *decoder) entry() entry {
 	}
 	if f&entryExtension != 0 {
 		l := d.count(maxExtension, "extension length")
-		e.setExtension(d.bytes(l, "extension"))
+		d.extension(&e, d.bytes(l, "extension"))
 	}
 	return e
 }

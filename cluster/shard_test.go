@@ -88,8 +88,12 @@ func drawAssignment(t *rapid.T) entry {
 		e.FailedAt = rapid.Int64Range(0, 1<<60).Draw(t, "at")
 		e.Reason = cutReason(rapid.String().Draw(t, "reason"))
 	}
+	if rapid.Bool().Draw(t, "unready") {
+		e.Unready, e.UnreadyAt = rapid.Int32Min(-1).Draw(t, "unready target"), rapid.Int64Range(1, 1<<60).Draw(t, "unready at")
+	}
 	if rapid.Bool().Draw(t, "later version") {
-		e.setExtension(append([]byte{0x10}, rapid.SliceOfN(rapid.Byte(), 1, maxExtension-1).Draw(t, "extension")...))
+		var d decoder
+		d.extension(&e, append([]byte{0x10}, rapid.SliceOfN(rapid.Byte(), 1, maxExtension-32).Draw(t, "extension")...))
 		e.Jump = rapid.Bool().Draw(t, "jump again")
 	}
 	return e

@@ -87,6 +87,11 @@ type Assignment struct {
 	// from an owner that did not release it, kept by every further Starting, cleared
 	// when an owner enters Writing.
 	Jump bool
+	// Unready is the target of a move that the controller took back at UnreadyAt (ms since
+	// 1970, 0: there was none) because it was not warm in time. Other targets are chosen
+	// first, for a while. Cleared by every Starting.
+	Unready   int32
+	UnreadyAt int64
 }
 
 // MaxReason bounds Assignment.Reason; longer texts are cut.

@@ -22,7 +22,8 @@
 //	                        failure in a row to a minute; with Force it goes to the target
 //	owner lives, Writing    a move may begin: by wish, or because the broker drains
 //	a move under way        it goes on, or is taken back (Target is cleared) when the target
-//	                        is dead or draining, its time is over, or nobody wants it any more
+//	                        is dead or draining, not warm within 5 s, its time is over, or
+//	                        nobody wants it any more
 //
 // A partition whose owner died before it was Writing counts a failure: one that
 // kills its brokers wanders ever more slowly and does not take the cluster along.
@@ -36,6 +37,10 @@
 // Moves are begun in this order: from brokers that shut down, from brokers that
 // operators drain, by wish (oldest first); as many as the settings allow in all, from
 // one broker and to one broker. What a broker recovers counts against it.
+//
+// A target that was not warm in time is no target of that partition for 30 s: another
+// one is chosen, a wish waits and ends when the target fails it twice, and only a broker
+// that shuts down and has no other hands over to it.
 //
 // A wish for a move is removed when its partition is Writing at the target, when the
 // move took too long, or when it is impossible: the partition is gone, the target

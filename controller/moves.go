@@ -13,6 +13,13 @@ import (
 // restart should not undo what an operator asked for.
 const wishPatience = 60_000
 
+const (
+	// warmPatience is how long a target may take to say that it is warm, in ms.
+	warmPatience = 5_000
+	// unreadyRest is how long a broker that did not is no target of the partition again, in ms.
+	unreadyRest = 30_000
+)
+
 // endedPerPlan bounds how many wishes one plan removes.
 const endedPerPlan = 1000
 
@@ -124,13 +131,16 @@ func (p *planner) orphanWishes() {
 func (p *planner) served(w *partition, owner *cluster.Broker, wish *wanted) {
 	a := &w.old
 	if a.Target != cluster.NoBroker {
-		if why, timeout := p.stop(w, owner, wish); why != "" {
-			w.kind, w.why = StopMove, why
-			if timeout && wish != nil {
-				p.endWish(w, wish, false, why)
+		if stop := p.stop(w, owner, wish); stop.why != "" {
+			w.kind, w.why = StopMove, stop.why
+			if stop.endsWish && wish != nil {
+				p.endWish(w, wish, false, stop.why)
 			}
 			next := *a
 			next.Target, next.TargetSince, next.Warm = cluster.NoBroker, 0, false
+			if stop.unready {
+				next.Unready, next.UnreadyAt = a.Target, p.now
+			}
 			p.change(w, next)
 			return
 		}
@@ -160,31 +170,53 @@ func (p *planner) served(w *partition, owner *cluster.Broker, wish *wanted) {
 	p.begin = append(p.begin, c)
 }
 
-// stop says why a move under way must be taken back; empty: it goes on.
-func (p *planner) stop(w *partition, owner *cluster.Broker, wish *wanted) (why string, timeout bool) {
+// stopped says why a move under way must be taken back.
+type stopped struct {
+	why      string // empty: it goes on
+	endsWish bool   // it is not begun again
+	unready  bool   // the target is no good for now
+}
+
+// stop looks whether a move under way must be taken back.
+func (p *planner) stop(w *partition, owner *cluster.Broker, wish *wanted) stopped {
 	a := &w.old
 	target, end := p.broker(a.Target), a.TargetSince+p.settings.Timeout
 	switch {
 	case target == nil:
-		return fmt.Sprintf("broker %d, its target, is dead", a.Target), false
+		return stopped{why: fmt.Sprintf("broker %d, its target, is dead", a.Target)}
 	case target.ID == owner.ID:
-		return "its target owns it", false
+		return stopped{why: "its target owns it"}
 	case target.Draining:
-		return fmt.Sprintf("broker %d, its target, is being drained", a.Target), false
+		return stopped{why: fmt.Sprintf("broker %d, its target, is being drained", a.Target)}
 	case end <= p.now || a.TargetSince > p.now+p.settings.Timeout:
-		return fmt.Sprintf("the move to broker %d took longer than %d ms", a.Target, p.settings.Timeout), true
+		return stopped{why: fmt.Sprintf("the move to broker %d took longer than %d ms", a.Target, p.settings.Timeout), endsWish: true}
 	}
 	p.next = min(p.next, end)
 	if a.State == cluster.Draining {
-		return "", false // too late to change one's mind: it ends soon
+		return stopped{} // too late to change one's mind: it ends soon
 	}
 	switch {
 	case wish.target() != cluster.NoBroker && wish.Target != a.Target:
-		return fmt.Sprintf("broker %d is wished instead", wish.Target), false
+		return stopped{why: fmt.Sprintf("broker %d is wished instead", wish.Target)}
 	case wish == nil && !owner.Draining || w.topic.Deleting:
-		return "nobody wants it any more", false
+		return stopped{why: "nobody wants it any more"}
+	case a.Warm:
+		return stopped{}
 	}
-	return "", false
+	if warm := a.TargetSince + warmPatience; warm > p.now {
+		p.next = min(p.next, warm)
+		return stopped{}
+	}
+	again := a.UnreadyAt != 0 && a.Unready == a.Target && a.UnreadyAt+3*unreadyRest > p.now
+	return stopped{why: fmt.Sprintf("broker %d was not ready for it within %d ms", a.Target, warmPatience), endsWish: again, unready: true}
+}
+
+// shuns says until when a broker is no target of a partition because it was not ready for it a moment ago; 0: it may be.
+func (p *planner) shuns(a *cluster.Assignment, id int32) (until int64) {
+	if end := a.UnreadyAt + unreadyRest; a.UnreadyAt != 0 && a.Unready == id && end > p.now && a.UnreadyAt <= p.now {
+		return end
+	}
+	return 0
 }
 
 // Order in which moves begin.
@@ -217,11 +249,15 @@ func (p *planner) beginMoves() {
 		if p.moves.fullFrom(c.old.Owner) || c.target != cluster.NoBroker && p.moves.fullTo(c.target) {
 			continue
 		}
+		if until := p.shuns(&c.old, c.target); until != 0 {
+			p.next = min(p.next, until)
+			continue
+		}
 		if c.target == cluster.NoBroker {
 			if of != c.topic {
 				r, of = p.load.rank(c.topic, p.kept(c.topic, nil)), c.topic
 			}
-			if c.target = r.takeIf(p.load.of(c.id), func(id int32) bool { return !p.moves.fullTo(id) }); c.target == cluster.NoBroker {
+			if c.target = p.choose(c, r); c.target == cluster.NoBroker {
 				continue
 			}
 		}
@@ -231,4 +267,24 @@ func (p *planner) beginMoves() {
 		next.Target, next.TargetSince, next.Warm = c.target, p.now, false
 		p.change(&c.partition, next)
 	}
+}
+
+// choose finds a target for a partition that only has to leave its broker. One that was not ready a moment ago gets it
+// after its rest, or when its broker, which is about to stop, has no other.
+func (p *planner) choose(c *candidate, r *ranking) int32 {
+	var rest int64
+	bytes := p.load.of(c.id)
+	id := r.takeIf(bytes, func(id int32) bool {
+		until := p.shuns(&c.old, id)
+		rest = max(rest, until)
+		return until == 0 && !p.moves.fullTo(id)
+	})
+	switch {
+	case id != cluster.NoBroker || rest == 0:
+		return id
+	case c.rank == rankShutdown:
+		return r.takeIf(bytes, func(id int32) bool { return !p.moves.fullTo(id) })
+	}
+	p.next = min(p.next, rest)
+	return cluster.NoBroker
 }

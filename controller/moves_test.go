@@ -35,6 +35,10 @@ func to(target int32, since int64) func(*cluster.Assignment) {
 	return func(a *cluster.Assignment) { a.Target, a.TargetSince = target, since }
 }
 
+func unready(target int32, at int64) func(*cluster.Assignment) {
+	return func(a *cluster.Assignment) { a.Unready, a.UnreadyAt = target, at }
+}
+
 func state(s cluster.State) func(*cluster.Assignment) {
 	return func(a *cluster.Assignment) { a.State = s }
 }
@@ -87,6 +91,51 @@ func TestPlanMoves(t *testing.T) {
 			w.set(topic, 0, state(cluster.Draining))
 		}, "0: end wish for 2, done false (the move to broker 2 took longer than 60000 ms)\n" +
 			"0: stop_move to -1 (the move to broker 2 took longer than 60000 ms)\n"},
+		{"target is not ready yet", func(w *world, topic *cluster.Topic) {
+			w.drains[1] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, to(2, testNow-4_999))
+		}, ""},
+		{"target is ready", func(w *world, topic *cluster.Topic) {
+			w.drains[1] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, to(2, testNow-9_000))
+			w.set(topic, 0, func(a *cluster.Assignment) { a.Warm = true })
+		}, ""},
+		{"target is never ready", func(w *world, topic *cluster.Topic) {
+			w.drains[1] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, to(2, testNow-5_000))
+		}, "0: stop_move to -1 (broker 2 was not ready for it within 5000 ms)\n"},
+		{"another target is chosen", func(w *world, topic *cluster.Topic) {
+			w.drains[1] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, unready(2, testNow))
+		}, "0: begin_move to 3 (broker 1 is drained)\n"},
+		{"there is no other target", func(w *world, topic *cluster.Topic) {
+			w.drains[1] = cluster.BrokerWish{Draining: true}
+			w.drains[3] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, unready(2, testNow-29_999))
+			w.set(topic, 2, func(a *cluster.Assignment) { a.Owner, a.OwnerIncarnation = 2, w.alive(2).Incarnation })
+		}, ""},
+		{"there is no other target, after a rest", func(w *world, topic *cluster.Topic) {
+			w.drains[1] = cluster.BrokerWish{Draining: true}
+			w.drains[3] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, unready(2, testNow-30_000))
+			w.set(topic, 2, func(a *cluster.Assignment) { a.Owner, a.OwnerIncarnation = 2, w.alive(2).Incarnation })
+		}, "0: begin_move to 2 (broker 1 is drained)\n"},
+		{"there is no other target and the broker stops", func(w *world, topic *cluster.Topic) {
+			w.brokers[0].Draining = true
+			w.drains[3] = cluster.BrokerWish{Draining: true}
+			w.set(topic, 0, unready(2, testNow))
+			w.set(topic, 2, func(a *cluster.Assignment) { a.Owner, a.OwnerIncarnation = 2, w.alive(2).Incarnation })
+		}, "0: begin_move to 2 (broker 1 is drained)\n"},
+		{"a wish waits for a target that was not ready", func(w *world, topic *cluster.Topic) {
+			w.wish(topic, 0, 3, testNow, false)
+			w.set(topic, 0, unready(3, testNow-10_000))
+		}, ""},
+		{"a wish ends when its target was not ready twice", func(w *world, topic *cluster.Topic) {
+			w.wish(topic, 0, 3, testNow-50_000, false)
+			w.set(topic, 0, unready(3, testNow-35_000))
+			w.set(topic, 0, to(3, testNow-5_000))
+		}, "0: end wish for 3, done false (broker 3 was not ready for it within 5000 ms)\n" +
+			"0: stop_move to -1 (broker 3 was not ready for it within 5000 ms)\n"},
 		{"owner dead while it drains, safe", func(w *world, topic *cluster.Topic) {
 			w.set(topic, 0, func(a *cluster.Assignment) {
 				a.State, a.Safe, a.Target, a.TargetSince = cluster.Draining, true, 3, testNow

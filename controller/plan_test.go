@@ -105,6 +105,9 @@ func (w *world) assignAs(t require.TestingT, c *Change) {
 	if c.Kind == BeginMove || c.Kind == StopMove {
 		same := c.New
 		same.Target, same.TargetSince, same.Warm = old.Target, old.TargetSince, old.Warm
+		if c.Kind == StopMove && same.Unready == old.Target {
+			same.Unready, same.UnreadyAt = old.Unready, old.UnreadyAt
+		}
 		if same != old || c.New.Warm || (c.Kind == BeginMove) != (c.New.Target != cluster.NoBroker) || c.New.Target == old.Owner {
 			require.FailNow(t, "a move changes the target only", "%+v", c)
 		}

@@ -147,7 +147,7 @@ func (s *sim) owner(id frame.PartitionID, a cluster.Assignment) cluster.Assignme
 	case a.State == cluster.Recovering:
 		a.State, a.Jump, a.Failures, a.FailedAt = cluster.Writing, false, 0, 0
 		a.Safe = id.Partition%2 == 0 // object topics
-	case a.State == cluster.Writing && a.Target != cluster.NoBroker && (a.Warm || s.chance(30)):
+	case a.State == cluster.Writing && a.Target != cluster.NoBroker && (a.Warm || s.w.alive(a.Owner).Draining && s.chance(30)):
 		a.State = cluster.Draining
 	case a.State == cluster.Draining && a.Target == cluster.NoBroker:
 		a.State = cluster.Writing

@@ -3,17 +3,20 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/tierbroker/tierbroker/cluster"
 	"github.com/tierbroker/tierbroker/frame"
+	"github.com/tierbroker/tierbroker/tier"
 )
 
 // A planned move, as seen by its two brokers. The controller names a target in the assignment of a partition that is
 // Writing; everything else happens between the brokers and etcd, so that a controller that dies meanwhile stops nothing:
 //
-//	target   loads the head and says so in etcd (warm)
+//	target   loads the head and says so in etcd (warm); the controller takes the move back if it can't
 //	owner    Writing -> Draining: refuses writes, rolls its tail, until the head ends where the partition does
 //	owner    hands over: one transaction makes the target the owner under the next epoch, in Starting
 //	target   claims the head, Writing
@@ -22,8 +25,11 @@ import (
 // Nothing is copied between brokers. A target that is gone, or a bucket that takes no tail, sends the owner back to
 // Writing.
 const (
-	// warmPatience is how long the owner waits for its target to warm up.
+	// warmPatience is how long a target tries to warm up, and how long an owner that is about to stop waits for it. Any other
+	// waits as long as the controller does: a target that can't read the head would not serve either.
 	warmPatience = 3 * time.Second
+	// warmParallel is how many heads are loaded at once for moves.
+	warmParallel = 8
 	// moveRest is how long a partition serves at least after it gave a move up, in times of SetOptions.DrainPatience.
 	moveRest = 4
 )
@@ -68,7 +74,7 @@ func (s *Set) followMove(pl *plan, p *Partition, a cluster.Assignment) {
 		p.move = moving{target: a.Target, since: time.Now(), rests: p.move.rests}
 		fallthrough
 	default:
-		if a.Warm || time.Since(p.move.since) > warmPatience {
+		if a.Warm || s.hurried() && time.Since(p.move.since) > warmPatience {
 			pl.draining = append(pl.draining, start{p, a})
 		} else {
 			pl.later = true
@@ -225,16 +231,68 @@ func (s *Set) warmAll(img *cluster.Image) {
 	s.work.Go(func() { s.warm(list) })
 }
 
-// warm never fails a move: an owner that isn't told goes on after warmPatience.
+// LeaveBy tells that this broker stops at a time, and has asked for its partitions to be moved away. When half of the time
+// until then is over, it no longer waits for targets that are not warm.
+func (s *Set) LeaveBy(deadline time.Time) {
+	hurry := time.Now().Add(time.Until(deadline) / 2)
+	s.hurry.Store(&hurry)
+}
+
+func (s *Set) hurried() bool {
+	at := s.hurry.Load()
+	return at != nil && !time.Now().Before(*at)
+}
+
+// warm tells the owners of those partitions whose heads this broker can read.
 func (s *Set) warm(list []cluster.Warmed) {
 	ctx, cancel := context.WithTimeout(s.ctx, warmPatience)
 	defer cancel()
-	for _, w := range list {
-		if _, err := s.o.Archive.Load(ctx, w.ID); err != nil && ctx.Err() != nil {
-			return
+	errs := make([]error, len(list))
+	var all sync.WaitGroup
+	slots := make(chan struct{}, warmParallel)
+	for i := range list {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = s.readHead(ctx, list[i].ID)
+		})
+	}
+	all.Wait()
+	var ready []cluster.Warmed
+	var failed error
+	for i, err := range errs {
+		if err == nil {
+			ready = append(ready, list[i])
+		} else {
+			failed = err
 		}
 	}
-	if err := s.o.Cluster.MarkWarm(ctx, s.o.Broker, list); err != nil && s.ctx.Err() == nil {
+	if failed != nil && s.ctx.Err() == nil {
+		s.event(Warn, nil, fmt.Sprintf("%d partitions that are to be moved here can not be made ready", len(list)-len(ready)), failed)
+	}
+	if len(ready) == 0 {
+		return
+	}
+	mctx, end := context.WithTimeout(s.ctx, warmPatience)
+	defer end()
+	if err := s.o.Cluster.MarkWarm(mctx, s.o.Broker, ready); err != nil && s.ctx.Err() == nil {
 		s.event(Debug, nil, "the owners of partitions that move here could not be told that all is ready", err)
+	}
+}
+
+// readHead tries until ctx ends.
+func (s *Set) readHead(ctx context.Context, id frame.PartitionID) error {
+	for {
+		_, err := s.o.Archive.Load(ctx, id)
+		if err == nil || errors.Is(err, tier.ErrNoHead) {
+			return nil
+		}
+		again := time.NewTimer(min(s.o.RetryPause, warmPatience/8))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return err
+		}
 	}
 }

@@ -2,7 +2,9 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +69,7 @@ func TestMoveToDeadTarget(t *testing.T) {
 	p := pl.await(id, 1)
 	r, _ := produceSeq(t, p, 7, 0, "a")
 	pl.nodes[2].kill(1)
-	pl.target(id, 2)
+	pl.warmTarget(id, 2)
 	eventually(t, func() bool { return pl.assignment(id).Target < 0 && p.State() == Writing }, func() string { return fmt.Sprintf("%+v", pl.assignment(id)) })
 	r2, _ := produceSeq(t, p, 7, 1, "b")
 	require.Equal(t, []rec{r, r2}, readAll(t, p))
@@ -81,7 +83,7 @@ func TestMoveToDeadTargetKeepsTheStream(t *testing.T) {
 	p := pl.await(id, 1)
 	r, _ := produceSeq(t, p, 7, 0, "a")
 	pl.nodes[2].kill(1)
-	pl.target(id, 2)
+	pl.warmTarget(id, 2)
 	eventually(t, func() bool { return pl.assignment(id).Target < 0 && p.State() == Writing }, func() string { return fmt.Sprintf("%+v", pl.assignment(id)) })
 	r2, _ := produceSeq(t, p, 7, 1, "b")
 	pl.nodes[1].kill(1)
@@ -203,6 +205,29 @@ func TestMoveWhileTheBucketIsDown(t *testing.T) {
 	eventually(t, func() bool { return p.State() == Writing }, func() string { return "never gives up" })
 	r2, _ := produceSeq(t, p, 7, 1, "b")
 	require.Equal(t, int32(2), pl.assignment(id).Target)
+	n.store.SetPlan(nil)
+	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
+}
+
+// An owner doesn't drain for a target that can't read the head, unless it is about to stop itself.
+func TestMoveToTargetThatIsNotReady(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "a")
+	n := pl.nodes[2]
+	n.store.SetPlan(func(bucket.Call) bucket.Action { return bucket.Action{Before: bucket.ErrUnavailable} })
+	pl.target(id, 2)
+	eventually(t, func() bool {
+		n.eventsMu.Lock()
+		defer n.eventsMu.Unlock()
+		return slices.ContainsFunc(n.events, func(e Event) bool { return e.Level == Warn && errors.Is(e.Err, bucket.ErrUnavailable) })
+	}, func() string { return "the target does not say that it can't be made ready" })
+	require.Equal(t, Writing, p.State())
+	require.False(t, pl.assignment(id).Warm)
+	r2, _ := produceSeq(t, p, 7, 1, "b")
+	pl.nodes[1].set.LeaveBy(time.Now())
+	eventually(t, func() bool { return pl.assignment(id).Owner == 2 }, func() string { return "does not hand over before it stops" })
 	n.store.SetPlan(nil)
 	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
 }

@@ -75,6 +75,7 @@ type Set struct {
 	dying        map[wal.StreamID]map[uint64]int64 // objects of ended streams that nobody needs, by number, and since when (ms)
 	images       chan struct{}                     // a newer image is there
 	later        bool                              // the reconcile loop's own: look again soon
+	hurry        atomic.Pointer[time.Time]         // from when on moves from here no longer wait for their targets; nil: never
 	warming      map[frame.PartitionID]bool
 	image        atomic.Pointer[cluster.Image]
 	reclaims     chan struct{}

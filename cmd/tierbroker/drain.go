@@ -25,6 +25,7 @@ func (d *daemon) drain(n *node) {
 	ctx, cancel := context.WithTimeout(n.run, limit)
 	defer cancel()
 	n.record.Draining = true
+	n.set.LeaveBy(time.Now().Add(limit))
 	if err := n.session.Update(ctx, n.record); err != nil {
 		d.log.Warn("partitions are not moved away before stopping", zap.Error(err))
 		return
