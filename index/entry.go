@@ -3,6 +3,8 @@ package index
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/tierbroker/tierbroker/varint"
 )
 
 // Entry says where a batch is: its offsets, the position of its frame in the CommitLog,
@@ -31,48 +33,22 @@ func appendEntry(dst []byte, e *Entry) []byte {
 	return binary.AppendVarint(dst, e.AppendTime-e.MaxTimestamp) // usually small; may wrap, and wraps back
 }
 
-// reader takes varints off a value; bad stays set after the first that isn't one.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) uvarint(limit uint64) uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > limit {
-		r.bad = true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) varint(lo, hi int64) int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 || v < lo || v > hi {
-		r.bad = true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
 // decodeEntry reads an entry from its key and value.
 func decodeEntry(key, val []byte) (Entry, bool) {
 	if len(key) != entryKeyLen {
 		return Entry{}, false
 	}
 	e := Entry{Last: int64(binary.BigEndian.Uint64(key[prefixLen:]))}
-	r := reader{b: val}
-	e.Base = e.Last - int64(r.uvarint(math.MaxInt64))
-	e.Position = r.uvarint(math.MaxUint64)
-	e.HeaderLen = uint16(r.uvarint(math.MaxUint16))
-	e.Length = uint32(r.uvarint(math.MaxUint32))
-	e.MaxTimestamp = r.varint(math.MinInt64, math.MaxInt64)
-	e.Epoch = int32(r.varint(math.MinInt32, math.MaxInt32))
-	e.Records = int32(r.varint(math.MinInt32, math.MaxInt32))
-	e.AppendTime = e.MaxTimestamp + r.varint(math.MinInt64, math.MaxInt64)
-	if r.bad || len(r.b) != 0 || e.Base < 0 || e.Last < 0 {
+	r := varint.Read(val)
+	e.Base = e.Last - int64(r.Uvarint(math.MaxInt64))
+	e.Position = r.Uvarint(math.MaxUint64)
+	e.HeaderLen = uint16(r.Uvarint(math.MaxUint16))
+	e.Length = uint32(r.Uvarint(math.MaxUint32))
+	e.MaxTimestamp = r.Between(math.MinInt64, math.MaxInt64)
+	e.Epoch = int32(r.Between(math.MinInt32, math.MaxInt32))
+	e.Records = int32(r.Between(math.MinInt32, math.MaxInt32))
+	e.AppendTime = e.MaxTimestamp + r.Between(math.MinInt64, math.MaxInt64)
+	if !r.Done() || e.Base < 0 || e.Last < 0 {
 		return Entry{}, false
 	}
 	return e, true

@@ -29,6 +29,7 @@ var floors = []struct {
 }{
 	{1, []string{"batch"}},
 	{1, []string{"frame"}},
+	{1, []string{"varint"}},
 	{1, []string{"kafka"}},
 	{1, []string{"config"}},
 	{1, []string{"tier/bucket", "tier/bucket/s3", "tier/bucket/s3/s3test", "tier/bucket/buckettest", "tier/bucket/faultproxy"}},
@@ -71,8 +72,9 @@ var guarded = []struct {
 
 // pure lists packages that may not import these standard packages.
 var pure = map[string][]string{
-	"batch": {"os", "net", "net/http"},
-	"frame": {"os", "net", "net/http"},
+	"batch":  {"os", "net", "net/http"},
+	"frame":  {"os", "net", "net/http"},
+	"varint": {"os", "net", "net/http"},
 }
 
 var forbiddenNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared"}

@@ -3,6 +3,8 @@ package tier
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/tierbroker/tierbroker/varint"
 )
 
 // Block is an entry of the block table: a piece of the object that holds whole batches and is verified as one.
@@ -53,26 +55,26 @@ func appendBlocks(dst []byte, blocks []Block) []byte {
 // decodeBlocks reads a block table whose blocks fill the object from the end of its magic to end, and checks that their
 // offsets rise.
 func decodeBlocks(b []byte, end int64) ([]Block, error) {
-	d := decoder{b: b}
-	n := d.length(minBlockLen)
+	d := varint.Read(b)
+	n := d.Count(minBlockLen)
 	blocks := make([]Block, 0, n)
 	off := int64(len(headMagic))
 	var next, ts int64
 	for i := range n {
 		var k Block
-		k.Base = next + int64(d.uvarint(uint64(maxOffset-next)))
-		k.Last = k.Base + int64(d.uvarint(uint64(maxOffset-k.Base)))
+		k.Base = next + int64(d.Uvarint(uint64(maxOffset-next)))
+		k.Last = k.Base + int64(d.Uvarint(uint64(maxOffset-k.Base)))
 		k.Off = off
-		k.Stored = int64(d.uvarint(maxBlockLen))
-		k.Plain = int64(d.uvarint(maxBlockLen))
-		k.CRC = d.uint32()
-		k.MaxTimestamp = ts + d.varint() // wraps as the writer's difference did
-		k.Records = int64(d.uvarint(math.MaxInt64))
-		k.Batches = int64(d.uvarint(maxBlockLen))
-		k.Codec = d.uint8()
-		k.KeyID = uint32(d.uvarint(math.MaxUint32))
-		k.Nonce = d.bytes(int(d.uvarint(maxNonce)))
-		if d.bad || k.Stored == 0 || k.Stored > end-off || (k.Codec == 0 && k.Plain != k.Stored) {
+		k.Stored = int64(d.Uvarint(maxBlockLen))
+		k.Plain = int64(d.Uvarint(maxBlockLen))
+		k.CRC = d.Uint32()
+		k.MaxTimestamp = ts + d.Varint() // wraps as the writer's difference did
+		k.Records = int64(d.Uvarint(math.MaxInt64))
+		k.Batches = int64(d.Uvarint(maxBlockLen))
+		k.Codec = d.Uint8()
+		k.KeyID = uint32(d.Uvarint(math.MaxUint32))
+		k.Nonce = d.Bytes(int(d.Uvarint(maxNonce)))
+		if d.Bad() || k.Stored == 0 || k.Stored > end-off || (k.Codec == 0 && k.Plain != k.Stored) {
 			return nil, corrupt("block table", "entry %d of %d is wrong", i, n)
 		}
 		if k.Codec != 0 || k.KeyID != 0 {
@@ -84,8 +86,8 @@ func decodeBlocks(b []byte, end int64) ([]Block, error) {
 		next, ts, off = k.Last+1, k.MaxTimestamp, off+k.Stored
 		blocks = append(blocks, k)
 	}
-	if !d.done() {
-		return nil, corrupt("block table", "%d bytes too many, or too few", len(d.b))
+	if !d.Done() {
+		return nil, corrupt("block table", "%d bytes too many, or too few", len(d.Rest()))
 	}
 	if off != end {
 		return nil, corrupt("block table", "blocks end at %d, sections begin at %d", off, end)
@@ -129,33 +131,33 @@ func (x *indexBuilder) endBlock() {
 // walkIndex reads an offset index and calls fn for each batch in order; fn returns false to stop. It checks the index against
 // the block table: each block's entries must fill exactly its plain bytes and its offsets.
 func walkIndex(b []byte, blocks []Block, fn func(IndexEntry) bool) error {
-	d := decoder{b: b}
+	d := varint.Read(b)
 	for i := range blocks {
 		k := &blocks[i]
-		n := d.uvarint(uint64(len(d.b)))
-		e := decoder{b: d.bytes(int(d.uvarint(uint64(len(d.b)))))}
+		n := d.Uvarint(uint64(len(d.Rest())))
+		e := varint.Read(d.Prefixed())
 		var next, pos, ts int64
 		for range n {
 			var x IndexEntry
 			x.Block, x.Pos = i, pos
-			x.Base = next + int64(e.uvarint(uint64(maxOffset-next)))
-			x.Last = x.Base + int64(e.uvarint(uint64(maxOffset-x.Base)))
-			x.Size = int64(e.uvarint(maxBlockLen))
-			x.MaxTimestamp = ts + e.varint()
+			x.Base = next + int64(e.Uvarint(uint64(maxOffset-next)))
+			x.Last = x.Base + int64(e.Uvarint(uint64(maxOffset-x.Base)))
+			x.Size = int64(e.Uvarint(maxBlockLen))
+			x.MaxTimestamp = ts + e.Varint()
 			next, pos, ts = x.Last+1, pos+x.Size, x.MaxTimestamp
-			if e.bad || x.Size == 0 || x.Base < k.Base || x.Last > k.Last || pos > k.Plain {
+			if e.Bad() || x.Size == 0 || x.Base < k.Base || x.Last > k.Last || pos > k.Plain {
 				return corrupt("offset index", "entries of block %d are wrong", i)
 			}
 			if !fn(x) {
 				return nil
 			}
 		}
-		if d.bad || !e.done() || pos != k.Plain || next != k.Last+1 {
+		if d.Bad() || !e.Done() || pos != k.Plain || next != k.Last+1 {
 			return corrupt("offset index", "entries of block %d don't fill it", i)
 		}
 	}
-	if !d.done() {
-		return corrupt("offset index", "%d bytes too many", len(d.b))
+	if !d.Done() {
+		return corrupt("offset index", "%d bytes too many", len(d.Rest()))
 	}
 	return nil
 }
@@ -179,13 +181,13 @@ func appendAborted(dst []byte, txns []AbortedTxn) []byte {
 }
 
 func decodeAborted(b []byte) ([]AbortedTxn, error) {
-	d := decoder{b: b}
-	n := d.length(4)
+	d := varint.Read(b)
+	n := d.Count(4)
 	txns := make([]AbortedTxn, 0, n)
 	for range n {
-		txns = append(txns, AbortedTxn{d.varint(), d.varint(), d.varint(), d.varint()})
+		txns = append(txns, AbortedTxn{d.Varint(), d.Varint(), d.Varint(), d.Varint()})
 	}
-	if !d.done() {
+	if !d.Done() {
 		return nil, corrupt("aborted transactions", "%d entries in %d bytes", n, len(b))
 	}
 	return txns, nil

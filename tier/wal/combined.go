@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/tierbroker/tierbroker/varint"
 )
 
 // Combined footers: those of all objects since the floor, so that a successor reads one object instead of hundreds.
@@ -79,17 +81,17 @@ func decodeCombined(b []byte, seq uint64) ([]numbered, error) {
 		return nil, corrupt("combined footers", "%d bytes when decompressed instead of %d: %v", len(plain), n, err)
 	}
 	var out []numbered
-	d := decoder{b: plain}
+	d := varint.Read(plain)
 	last := uint64(0)
-	for len(d.b) > 0 {
-		step := d.uvarint(maxSeq - last)
-		f := numbered{seq: last + step, footer: d.bytes(int(d.uvarint(maxFooter)))}
-		if d.bad || step == 0 && len(out) > 0 || f.seq >= seq {
+	for len(d.Rest()) > 0 {
+		step := d.Uvarint(maxSeq - last)
+		f := numbered{seq: last + step, footer: d.Bytes(int(d.Uvarint(maxFooter)))}
+		if d.Bad() || step == 0 && len(out) > 0 || f.seq >= seq {
 			return nil, corrupt("combined footers", "entry %d is wrong", len(out))
 		}
 		out, last = append(out, f), f.seq
 	}
-	if d.bad {
+	if d.Bad() {
 		return nil, corrupt("combined footers", "entry %d is wrong", len(out))
 	}
 	return out, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/tierbroker/tierbroker/batch"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/tier"
+	"github.com/tierbroker/tierbroker/varint"
 )
 
 // Entry is one part of a WAL object: a run of batches of one partition, whose offsets follow each other.
@@ -116,15 +117,15 @@ func (f *footer) append(dst []byte) []byte {
 }
 
 func decodeFooter(b []byte) (f footer, err error) {
-	d := decoder{b: b}
-	f.created = d.varint()
-	f.cluster = d.str(maxCluster)
-	f.clusterIncarnation = d.str(maxCluster)
-	f.incarnation = d.str(maxIncarnation)
-	f.end = int64(d.uvarint(MaxObject))
-	f.count = d.count(minPartLen)
-	f.parts = d.b
-	if d.bad || len(b) > maxFooter {
+	d := varint.Read(b)
+	f.created = d.Varint()
+	f.cluster = d.String(maxCluster)
+	f.clusterIncarnation = d.String(maxCluster)
+	f.incarnation = d.String(maxIncarnation)
+	f.end = int64(d.Uvarint(MaxObject))
+	f.count = d.Count(minPartLen)
+	f.parts = d.Rest()
+	if d.Bad() || len(b) > maxFooter {
 		return f, corrupt("footer", "its %d bytes are none", len(b))
 	}
 	return f, nil
@@ -168,18 +169,18 @@ type partHead struct {
 
 // walkParts calls fn for each part. They must fill the object from its header to the end that the footer names.
 func (f *footer) walkParts(fn func(p partHead) error) error {
-	d := decoder{b: f.parts}
+	d := varint.Read(f.parts)
 	off, end := int64(headerLen), f.end
 	for i := range f.count {
-		body := d.bytes(int(d.uvarint(uint64(len(d.b)))))
-		p := decoder{b: body}
+		body := d.Prefixed()
+		p := varint.Read(body)
 		h := partHead{off: off, bytes: body}
-		copy(h.id.Topic[:], p.bytes(16))
-		h.id.Partition = int32(p.uvarint(math.MaxInt32))
-		p.bytes(int(p.uvarint(maxTopic)))
-		p.uvarint(math.MaxInt32)
-		h.len = int64(p.uvarint(uint64(max(end-off, 0))))
-		if d.bad || p.bad || h.len == 0 {
+		copy(h.id.Topic[:], p.Bytes(16))
+		h.id.Partition = int32(p.Uvarint(math.MaxInt32))
+		p.Bytes(int(p.Uvarint(maxTopic)))
+		p.Uvarint(math.MaxInt32)
+		h.len = int64(p.Uvarint(uint64(max(end-off, 0))))
+		if d.Bad() || p.Bad() || h.len == 0 {
 			return corrupt("footer", "part %d of %d is wrong", i, f.count)
 		}
 		if err := fn(h); err != nil {
@@ -187,7 +188,7 @@ func (f *footer) walkParts(fn func(p partHead) error) error {
 		}
 		off += h.len
 	}
-	if !d.done() || off != end {
+	if !d.Done() || off != end {
 		return corrupt("footer", "%d parts end at byte %d instead of %d", f.count, off, end)
 	}
 	return nil
@@ -195,31 +196,31 @@ func (f *footer) walkParts(fn func(p partHead) error) error {
 
 // decodePart reads one part; Seq, Key, Size and Off are the caller's to set.
 func decodePart(body []byte) (Entry, error) {
-	d := decoder{b: body}
+	d := varint.Read(body)
 	var e Entry
-	copy(e.ID.Topic[:], d.bytes(16))
-	e.ID.Partition = int32(d.uvarint(math.MaxInt32))
-	e.Topic = d.str(maxTopic)
-	e.Epoch = int32(d.uvarint(math.MaxInt32))
-	e.Len = int64(d.uvarint(MaxObject))
-	e.CRC = d.uint32()
-	e.Start = int64(d.uvarint(maxOffset))
-	n := d.count(minBatchLen)
+	copy(e.ID.Topic[:], d.Bytes(16))
+	e.ID.Partition = int32(d.Uvarint(math.MaxInt32))
+	e.Topic = d.String(maxTopic)
+	e.Epoch = int32(d.Uvarint(math.MaxInt32))
+	e.Len = int64(d.Uvarint(MaxObject))
+	e.CRC = d.Uint32()
+	e.Start = int64(d.Uvarint(maxOffset))
+	n := d.Count(minBatchLen)
 	e.Batches = make([]BatchInfo, 0, n)
 	next, pos := e.Start, int64(0)
 	var ts, appended, pid int64
 	for i := range n {
 		b := BatchInfo{Base: next, Pos: int32(pos)}
-		b.Last = next + int64(d.uvarint(uint64(maxOffset-next)))
-		size := int64(d.uvarint(uint64(e.Len - pos)))
+		b.Last = next + int64(d.Uvarint(uint64(maxOffset-next)))
+		size := int64(d.Uvarint(uint64(e.Len - pos)))
 		b.Size = int32(size)
-		b.MaxTimestamp = ts + d.varint() // wraps as the writer's difference did
-		b.AppendTime = appended + d.varint()
-		b.ProducerID = pid + d.varint()
-		b.ProducerEpoch = int16(d.between(math.MinInt16, math.MaxInt16))
-		b.FirstSequence = int32(d.between(math.MinInt32, math.MaxInt32))
-		b.Records = int32(d.uvarint(math.MaxInt32))
-		if d.bad || size < batch.HeaderLen || b.Last == maxOffset {
+		b.MaxTimestamp = ts + d.Varint() // wraps as the writer's difference did
+		b.AppendTime = appended + d.Varint()
+		b.ProducerID = pid + d.Varint()
+		b.ProducerEpoch = int16(d.Between(math.MinInt16, math.MaxInt16))
+		b.FirstSequence = int32(d.Between(math.MinInt32, math.MaxInt32))
+		b.Records = int32(d.Uvarint(math.MaxInt32))
+		if d.Bad() || size < batch.HeaderLen || b.Last == maxOffset {
 			return Entry{}, corrupt("footer", "batch %d of %d of a part of %v is wrong", i, n, e.ID)
 		}
 		next, pos = b.Last+1, pos+size
@@ -227,7 +228,7 @@ func decodePart(body []byte) (Entry, error) {
 		e.Batches = append(e.Batches, b)
 	}
 	e.End = next
-	if !d.done() || pos != e.Len || n == 0 {
+	if !d.Done() || pos != e.Len || n == 0 {
 		return Entry{}, corrupt("footer", "part of %v: %d batches fill %d of %d bytes", e.ID, n, pos, e.Len)
 	}
 	if e.Len > MaxPart && n > 1 {
@@ -236,3 +237,9 @@ func decodePart(body []byte) (Entry, error) {
 	e.sum()
 	return e, nil
 }
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+const maxOffset = math.MaxInt64 - 1 // so that the next offset exists
