@@ -55,7 +55,7 @@ func (p *Partition) jumpToCeiling(ctx context.Context) error {
 	p.next, p.stored, p.durable, p.local = to, to, to, to
 	p.jump, p.announce, p.void = false, true, true
 	p.tail, p.settled = nil, 0
-	p.pending, p.pendingSince = 0, 0
+	p.pending, p.pendingSince, p.counted = 0, 0, to
 	p.mu.Unlock()
 	p.set.lost(p, h, max(end, h.End), to)
 	p.set.markDirty(p)

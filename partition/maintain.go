@@ -127,6 +127,9 @@ func (p *Partition) retainAndMerge(ctx context.Context, now int64) error {
 	if h, err = p.alignStart(ctx, h, now); err != nil {
 		return err
 	}
+	if err := p.settlePending(); err != nil {
+		return err
+	}
 	cfg := p.cfg.Load()
 	if policy, ok := p.retention(cfg, now); ok {
 		if due, err := p.set.o.Archive.RetentionDue(ctx, h, policy); err != nil || due {

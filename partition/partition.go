@@ -55,6 +55,7 @@ type Partition struct {
 	live, committed producers
 
 	pending      int64 // durable bytes at or above tiered
+	counted      int64 // the tiered offset that pending was last brought in line with (settlePending)
 	pendingSince int64
 	unlisted     unlisted // uploaded, and still pending
 	localBytes   int64

@@ -265,7 +265,7 @@ func (p *Partition) recount() error {
 		return err
 	}
 	p.mu.Lock()
-	p.pending, p.pendingSince = pending, since
+	p.pending, p.pendingSince, p.counted = pending, since, from
 	unaligned := p.start > p.headStart
 	p.mu.Unlock()
 	if pending > 0 || unaligned {

@@ -23,7 +23,8 @@ type recovery struct {
 	files    map[fileKey]int64
 	voidTo   map[frame.PartitionID]int64 // offset before which there may be a gap, by the last epoch-start frame
 	from     uint64
-	replayed map[*Partition]uint64 // log position of the newest batch that was visited
+	replayed map[*Partition]uint64   // log position of the newest batch that was visited
+	changed  map[*Partition]struct{} // by frames of any kind, since the last piece: what they say goes with the checkpoint that passes them
 }
 
 // recoveryPiece is how many frames one index batch covers.
@@ -48,7 +49,7 @@ func (s *Set) recover() error {
 		return fmt.Errorf("%w: the index covers the commit log up to position %d, and the log's files are gone", ErrCorrupt, from)
 	}
 	r := &recovery{s: s, b: s.index.NewBatch(), end: from, extra: extra, touched: map[producerKey]struct{}{}, files: map[fileKey]int64{},
-		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]uint64{}, from: from}
+		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]uint64{}, changed: map[*Partition]struct{}{}, from: from}
 	o := s.o.Log
 	o.Found = func(found segment.Recovered) error { return r.found(found, extra, ok, newDir) }
 	log, _, err := segment.Open(o, from, r.visit)
@@ -157,6 +158,7 @@ func (r *recovery) visit(f segment.Frame) error {
 
 func (r *recovery) epochStart(f *segment.Frame) {
 	p := r.s.ensure(f.ID, "")
+	r.changed[p] = struct{}{}
 	p.setTopic(topicName(&f.Header))
 	p.start = max(p.start, startOffset(&f.Header))
 	p.startSaved = max(p.startSaved, startOffset(&f.Header))
@@ -171,6 +173,7 @@ func (r *recovery) data(f *segment.Frame) error {
 		return fmt.Errorf("frame at %d: %w", f.Position, err)
 	}
 	p := r.s.ensure(f.ID, "")
+	r.changed[p] = struct{}{}
 	base, last := f.BaseOffset, f.BaseOffset+int64(f.RecordCount)-1
 	if base < p.next && r.knows(p) {
 		r.s.event(Error, p, fmt.Sprintf("frame at log position %d repeats offset %d (next is %d) and is left out", f.Position, base, p.next), ErrCorrupt)
@@ -245,6 +248,7 @@ func (r *recovery) truncate(f *segment.Frame) error {
 		return fmt.Errorf("frame at %d: %w", f.Position, err)
 	}
 	p := r.s.ensure(f.ID, "")
+	r.changed[p] = struct{}{}
 	p.next = min(p.next, end)
 	p.trimEpochs(end)
 	r.b.DeleteEntriesFrom(f.ID, end)
@@ -274,6 +278,7 @@ func (r *recovery) drop(id frame.PartitionID) error {
 			}
 		}
 		delete(r.replayed, p)
+		delete(r.changed, p)
 		r.s.forget(p)
 	}
 	return r.s.dropUses(r.b, id)
@@ -295,13 +300,14 @@ func (r *recovery) commit() error {
 	for k, last := range r.files {
 		r.b.PutFileUse(k.file, k.id, last)
 	}
-	for p := range r.replayed {
+	for p := range r.changed {
 		p.durable, p.stored = p.next, p.next
 		m, _ := p.encodeMeta()
 		r.b.PutMeta(p.id, m)
 	}
 	clear(r.touched)
 	clear(r.files)
+	clear(r.changed)
 	r.b.SetCheckpoint(r.end, r.extra)
 	if err := r.b.Commit(); err != nil {
 		return err

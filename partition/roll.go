@@ -41,7 +41,7 @@ func (p *Partition) rollTo(ctx context.Context, target int64) error {
 		if tiered >= target {
 			return nil
 		}
-		if err := p.rollOnce(ctx, target, true); err != nil {
+		if _, err := p.rollOnce(ctx, target, true); err != nil {
 			return err
 		}
 	}
@@ -49,29 +49,35 @@ func (p *Partition) rollTo(ctx context.Context, target int64) error {
 
 // rollOnce uploads up to objectsPerRound objects and commits them, and those uploaded before, with one swap. A crash in
 // between leaves orphans (swept later), never a hole. Without all, what would make a small object behind a full one waits
-// until there is more, and the swap may wait for more objects (see unlisted). The caller holds swap.
-func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) error {
+// until there is more, and the swap may wait for more objects (see unlisted). done is false when nothing was uploaded and nothing
+// committed: there is no use in trying again before something has changed. The caller holds swap.
+func (p *Partition) rollOnce(ctx context.Context, target int64, all bool) (done bool, err error) {
 	if err := p.loadProducers(); err != nil {
-		return err // the head's snapshot must not stay behind its end
+		return false, err // the head's snapshot must not stay behind its end
 	}
 	h, err := p.claimed(ctx)
-	if err != nil || h.End >= target {
-		return err // an earlier attempt has got further than was known
-	}
-	more, err := p.upload(ctx, p.matchUnlisted(h), target, all)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if err := p.settlePending(); err != nil || h.End >= target {
+		return true, err // an earlier attempt has got further than was known
+	}
+	from := p.matchUnlisted(h)
+	more, err := p.upload(ctx, from, target, all)
+	if err != nil {
+		return false, err
 	}
 	p.mu.Lock()
 	n, list := len(p.unlisted.exts), all || !more || p.listDue()
+	done = n > 0 && p.unlisted.exts[n-1].End > from
 	p.mu.Unlock()
 	switch {
 	case n == 0:
-		return fmt.Errorf("%w: offsets from %d of %s-%d should be in the local log and are not", ErrCorrupt, h.End, p.Topic(), p.id.Partition)
+		return false, fmt.Errorf("%w: offsets from %d of %s-%d should be in the local log and are not", ErrCorrupt, h.End, p.Topic(), p.id.Partition)
 	case list:
-		return p.commitRoll(ctx, h)
+		return true, p.commitRoll(ctx, h)
 	}
-	return nil
+	return done, nil
 }
 
 // upload puts the objects that begin at from into the bucket, each under a deadline of its own, and adds them to the unlisted
@@ -102,8 +108,8 @@ func (p *Partition) upload(ctx context.Context, from, target int64, all bool) (m
 		if err != nil {
 			return false, err
 		}
-		if len(src.entries) == 0 || !all && n > 0 && src.bytes < p.rollBytes()/2 {
-			break
+		if len(src.entries) == 0 || !all && n > 0 && next >= target && src.bytes < p.rollBytes()/2 {
+			break // it may grow still
 		}
 		ext, err := p.uploadOne(ctx, p.objectSpec(from, next), src)
 		if err != nil && n > 0 {
@@ -245,26 +251,6 @@ func (p *Partition) discard(exts []tier.Extent, version int64) {
 	for _, e := range exts {
 		p.set.o.Archive.Discard(p.id, e.Key, version)
 	}
-}
-
-// rolled corrects the pending count after a roll up to end.
-func (p *Partition) rolled(end, bytes int64) error {
-	e, ok, err := p.firstEntry(end)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	p.pending = max(0, p.pending-bytes)
-	if p.tiered >= p.durable {
-		p.pending = 0
-	}
-	p.pendingSince = 0
-	if ok && p.pending > 0 {
-		p.pendingSince = e.AppendTime
-	}
-	p.mu.Unlock()
-	p.set.kickReclaim()
-	return nil
 }
 
 // firstEntry returns the first local entry that ends at or behind offset.

@@ -198,7 +198,7 @@ func (p *Partition) rollDueParts(ctx context.Context, now int64, o SetOptions) (
 	case unaligned:
 		return true, p.deleteInHead(ctx, start, now)
 	case due:
-		return true, p.rollOnce(ctx, target, all)
+		return p.rollOnce(ctx, target, all)
 	case want:
 		return false, p.raiseCeiling(ctx)
 	case bundle:

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tierbroker/tierbroker/segment"
 )
 
 // The start offset that a client was told never goes back, however the process or the machine ends.
@@ -46,4 +48,35 @@ func TestStartNeverGoesBack(t *testing.T) {
 			w.close()
 		}
 	}
+}
+
+// Nor when the start that replays the note of it fails behind its last checkpoint: the next one begins above the note.
+func TestStartSurvivesInterruptedRecovery(t *testing.T) {
+	ctx := context.Background()
+	w := newCrashWorld(t)
+	w.open()
+	p := w.topic("t", map[string]string{"internal.segment.bytes": "3000"})
+	id := p.ID()
+	for range 8 {
+		require.NoError(t, w.send(p))
+	}
+	require.NoError(t, p.Roll(ctx))
+	require.NoError(t, w.set.secure())
+	start, err := p.DeleteRecords(ctx, 13)
+	require.NoError(t, err)
+	w.crash(t, 1, false)
+	w.files.SetPlan(func(c segment.Call) error {
+		if c.Op == "map" {
+			return errDisk
+		}
+		return nil
+	})
+	_, err = w.tryOpen()
+	require.ErrorIs(t, err, errDisk)
+	w.files.SetPlan(nil)
+	w.open()
+	p = w.await(id)
+	require.Equal(t, start, p.Offsets().Start)
+	w.verify(t, p, "after the second start")
+	w.close()
 }

@@ -156,3 +156,16 @@ func TestObjectFitsIntoItsChunks(t *testing.T) {
 	require.EqualValues(t, minObjectBytes, objectBytes(1))
 	require.EqualValues(t, 64<<20-256<<10, objectBytes(64<<20))
 }
+
+// A batch that doesn't fit behind a small one doesn't make the workers look at the same two again and again.
+func TestLargeBatchBehindASmallOne(t *testing.T) {
+	w := newSwapWorld(t)
+	w.fill(1, time.Second)
+	objects := w.objects.Load()
+	for _, n := range []int{1000, 3900} {
+		w.model = append(w.model, produce(w.t, w.p, batch.None, []string{strings.Repeat("v", n)}, []int64{w.now.Load()})...)
+	}
+	w.settle(func() bool { return w.objects.Load() == objects+2 })
+	w.check(t)
+	w.close()
+}
