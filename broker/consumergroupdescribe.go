@@ -10,33 +10,28 @@ import (
 func (b *Broker) consumerGroupDescribe(ctx context.Context, c *call, req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
 	out := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
 	names := unique(req.Groups)
-	out.Groups = make([]kmsg.ConsumerGroupDescribeResponseGroup, len(names))
-	b.askEach(ctx, c, names, func(of []int) kmsg.Request {
-		part := kmsg.NewPtrConsumerGroupDescribeRequest()
-		for _, i := range of {
-			part.Groups = append(part.Groups, names[i])
+	q := manyGroups[kmsg.ConsumerGroupDescribeResponseGroup]{
+		names: names,
+		part: func(of []int) kmsg.Request {
+			part := kmsg.NewPtrConsumerGroupDescribeRequest()
+			part.Groups = pick(names, of)
+			return part
+		},
+		taken: func(resp kmsg.Response) []kmsg.ConsumerGroupDescribeResponseGroup {
+			return resp.(*kmsg.ConsumerGroupDescribeResponse).Groups
+		},
+		code: func(g *kmsg.ConsumerGroupDescribeResponseGroup) int16 { return g.ErrorCode },
+		fail: func(g *kmsg.ConsumerGroupDescribeResponseGroup, name string, code int16, err error) {
+			g.Default()
+			g.Group, g.ErrorCode = name, code
+			_, g.ErrorMessage = codeAndText(err)
+		},
+	}
+	out.Groups = q.ask(ctx, b, c)
+	for i := range out.Groups {
+		if g := &out.Groups[i]; g.ErrorCode == 0 && req.IncludeAuthorizedOperations {
+			g.AuthorizedOperations = groupOperations
 		}
-		return part
-	}, func(of []int, resp kmsg.Response, err error) {
-		var got []kmsg.ConsumerGroupDescribeResponseGroup
-		if err == nil {
-			got = resp.(*kmsg.ConsumerGroupDescribeResponse).Groups
-			err = sameCount(len(of), len(got))
-		}
-		for n, i := range of {
-			g := &out.Groups[i]
-			if err != nil {
-				g.Default()
-				g.Group, g.ErrorCode = names[i], b.fail(c, names[i], err)
-				_, g.ErrorMessage = codeAndText(err)
-				continue
-			}
-			*g = got[n]
-			b.failed(c, g.ErrorCode)
-			if g.ErrorCode == 0 && req.IncludeAuthorizedOperations {
-				g.AuthorizedOperations = groupOperations
-			}
-		}
-	})
+	}
 	return out
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -176,58 +175,6 @@ func (b *Broker) askFor(ctx context.Context, c *call, name string, req kmsg.Requ
 	}
 	req.SetVersion(c.Version)
 	return b.askShard(ctx, c, shardOf(name, j.Shards()), req)
-}
-
-// askEach has the coordinators of many groups answer: one request per shard, made by part of the numbers of its
-// groups. take gets each answer, or the error in its place.
-func (b *Broker) askEach(ctx context.Context, c *call, names []string, part func(of []int) kmsg.Request, take func(of []int, resp kmsg.Response, err error)) {
-	ctx, cancel := context.WithTimeout(ctx, b.o.ColdTimeout)
-	defer cancel()
-	j := b.groups.current()
-	if j == nil {
-		all := make([]int, len(names))
-		for i := range all {
-			all[i] = i
-		}
-		take(all, nil, kerr.NotCoordinator)
-		return
-	}
-	by := map[int32][]int{}
-	var order []int32
-	for i, name := range names {
-		s := shardOf(name, j.Shards())
-		if by[s] == nil {
-			order = append(order, s)
-		}
-		by[s] = append(by[s], i)
-	}
-	for _, s := range order {
-		req := part(by[s])
-		req.SetVersion(c.Version)
-		resp, err := b.askShard(ctx, c, s, req)
-		take(by[s], resp, err)
-	}
-}
-
-// unique returns each name once, in their first order: an answer must not be much larger than its request.
-func unique(names []string) []string {
-	seen := make(map[string]struct{}, len(names))
-	out := make([]string, 0, len(names))
-	for _, n := range names {
-		if _, again := seen[n]; !again {
-			seen[n] = struct{}{}
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-// sameCount holds an answer against the groups that were asked for.
-func sameCount(asked, answered int) error {
-	if asked != answered {
-		return fmt.Errorf("%d groups were asked for and %d answered", asked, answered)
-	}
-	return nil
 }
 
 // owned makes the request's bytes its own: they are used when its buffer has gone.

@@ -10,29 +10,22 @@ import (
 func (b *Broker) deleteGroups(ctx context.Context, c *call, req *kmsg.DeleteGroupsRequest) kmsg.Response {
 	out := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 	names := unique(req.Groups)
-	out.Groups = make([]kmsg.DeleteGroupsResponseGroup, len(names))
-	b.askEach(ctx, c, names, func(of []int) kmsg.Request {
-		part := kmsg.NewPtrDeleteGroupsRequest()
-		for _, i := range of {
-			part.Groups = append(part.Groups, names[i])
-		}
-		return part
-	}, func(of []int, resp kmsg.Response, err error) {
-		var got []kmsg.DeleteGroupsResponseGroup
-		if err == nil {
-			got = resp.(*kmsg.DeleteGroupsResponse).Groups
-			err = sameCount(len(of), len(got))
-		}
-		for n, i := range of {
-			g := &out.Groups[i]
-			if err != nil {
-				g.Default()
-				g.Group, g.ErrorCode = names[i], b.fail(c, names[i], err)
-				continue
-			}
-			*g = got[n]
-			b.failed(c, g.ErrorCode)
-		}
-	})
+	q := manyGroups[kmsg.DeleteGroupsResponseGroup]{
+		names: names,
+		part: func(of []int) kmsg.Request {
+			part := kmsg.NewPtrDeleteGroupsRequest()
+			part.Groups = pick(names, of)
+			return part
+		},
+		taken: func(resp kmsg.Response) []kmsg.DeleteGroupsResponseGroup {
+			return resp.(*kmsg.DeleteGroupsResponse).Groups
+		},
+		code: func(g *kmsg.DeleteGroupsResponseGroup) int16 { return g.ErrorCode },
+		fail: func(g *kmsg.DeleteGroupsResponseGroup, name string, code int16, _ error) {
+			g.Default()
+			g.Group, g.ErrorCode = name, code
+		},
+	}
+	out.Groups = q.ask(ctx, b, c)
 	return out
 }

@@ -13,32 +13,27 @@ const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
 func (b *Broker) describeGroups(ctx context.Context, c *call, req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	out := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
 	names := unique(req.Groups)
-	out.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(names))
-	b.askEach(ctx, c, names, func(of []int) kmsg.Request {
-		part := kmsg.NewPtrDescribeGroupsRequest()
-		for _, i := range of {
-			part.Groups = append(part.Groups, names[i])
+	q := manyGroups[kmsg.DescribeGroupsResponseGroup]{
+		names: names,
+		part: func(of []int) kmsg.Request {
+			part := kmsg.NewPtrDescribeGroupsRequest()
+			part.Groups = pick(names, of)
+			return part
+		},
+		taken: func(resp kmsg.Response) []kmsg.DescribeGroupsResponseGroup {
+			return resp.(*kmsg.DescribeGroupsResponse).Groups
+		},
+		code: func(g *kmsg.DescribeGroupsResponseGroup) int16 { return g.ErrorCode },
+		fail: func(g *kmsg.DescribeGroupsResponseGroup, name string, code int16, _ error) {
+			g.Default()
+			g.Group, g.ErrorCode = name, code
+		},
+	}
+	out.Groups = q.ask(ctx, b, c)
+	for i := range out.Groups {
+		if g := &out.Groups[i]; g.ErrorCode == 0 && req.IncludeAuthorizedOperations {
+			g.AuthorizedOperations = groupOperations
 		}
-		return part
-	}, func(of []int, resp kmsg.Response, err error) {
-		var got []kmsg.DescribeGroupsResponseGroup
-		if err == nil {
-			got = resp.(*kmsg.DescribeGroupsResponse).Groups
-			err = sameCount(len(of), len(got))
-		}
-		for n, i := range of {
-			g := &out.Groups[i]
-			if err != nil {
-				g.Default()
-				g.Group, g.ErrorCode = names[i], b.fail(c, names[i], err)
-				continue
-			}
-			*g = got[n]
-			b.failed(c, g.ErrorCode)
-			if g.ErrorCode == 0 && req.IncludeAuthorizedOperations {
-				g.AuthorizedOperations = groupOperations
-			}
-		}
-	})
+	}
 	return out
 }

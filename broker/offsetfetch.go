@@ -12,35 +12,27 @@ func (b *Broker) offsetFetch(ctx context.Context, c *call, req *kmsg.OffsetFetch
 		return b.offsetFetchOne(ctx, c, req)
 	}
 	out := req.ResponseKind().(*kmsg.OffsetFetchResponse)
-	out.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
 	names := make([]string, len(req.Groups))
 	for i := range req.Groups {
 		names[i] = req.Groups[i].Group
 	}
-	b.askEach(ctx, c, names, func(of []int) kmsg.Request {
-		part := kmsg.NewPtrOffsetFetchRequest()
-		part.RequireStable = req.RequireStable
-		for _, i := range of {
-			part.Groups = append(part.Groups, req.Groups[i])
-		}
-		return part
-	}, func(of []int, resp kmsg.Response, err error) {
-		var got []kmsg.OffsetFetchResponseGroup
-		if err == nil {
-			got = resp.(*kmsg.OffsetFetchResponse).Groups
-			err = sameCount(len(of), len(got))
-		}
-		for n, i := range of {
-			g := &out.Groups[i]
-			if err != nil {
-				g.Default()
-				g.Group, g.ErrorCode = names[i], b.fail(c, names[i], err)
-				continue
-			}
-			*g = got[n]
-			b.failed(c, g.ErrorCode)
-		}
-	})
+	q := manyGroups[kmsg.OffsetFetchResponseGroup]{
+		names: names,
+		part: func(of []int) kmsg.Request {
+			part := kmsg.NewPtrOffsetFetchRequest()
+			part.RequireStable, part.Groups = req.RequireStable, pick(req.Groups, of)
+			return part
+		},
+		taken: func(resp kmsg.Response) []kmsg.OffsetFetchResponseGroup {
+			return resp.(*kmsg.OffsetFetchResponse).Groups
+		},
+		code: func(g *kmsg.OffsetFetchResponseGroup) int16 { return g.ErrorCode },
+		fail: func(g *kmsg.OffsetFetchResponseGroup, name string, code int16, _ error) {
+			g.Default()
+			g.Group, g.ErrorCode = name, code
+		},
+	}
+	out.Groups = q.ask(ctx, b, c)
 	return out
 }
 
