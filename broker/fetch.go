@@ -95,6 +95,7 @@ type fetchCall struct {
 	maxBytes, minBytes int
 	bytes, left        int  // read so far; budget not yet read nor granted
 	coldLeft           int  // the part of left that cold reads may have
+	coldOut            bool // some cold partition got none of it
 	pending            int  // cold reads under way
 	urgent             bool // something can't wait: an error, or a diverging epoch
 	granted            bool // somebody may already send the batch that passes max_bytes

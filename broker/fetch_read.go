@@ -182,6 +182,7 @@ func (f *fetchCall) startCold(p *fetchPart) {
 	n, first := f.share(p)
 	most := min(f.coldLeft, coldPiece)
 	p.cut = n > most
+	f.coldOut = f.coldOut || p.cut && most <= 0
 	n = min(n, most)
 	if n == 0 && !first {
 		p.starved = true
@@ -226,7 +227,7 @@ func (f *fetchCall) collect() {
 		f.coldLeft += p.grant
 		f.pending--
 		f.take(p, out, err)
-		f.urgent = f.urgent || p.cut && p.records > 0 // there is more, whatever the client wants to wait for
+		f.urgent = f.urgent || (p.cut || f.coldOut) && p.records > 0 // there is more, whatever the client wants to wait for
 	}
 }
 

@@ -228,6 +228,35 @@ func TestFetchColdPiece(t *testing.T) {
 	w.noLeaks()
 }
 
+// TestFetchManyColdPieces: one that wants more of all cold partitions together than an answer takes of them doesn't wait for it either.
+func TestFetchManyColdPieces(t *testing.T) {
+	w := newWorld(t)
+	const parts = 6
+	topic := w.topic("t", parts)
+	most := string(make([]byte, 4<<20-1000))
+	ats := make([]at, parts)
+	for i := range ats {
+		ats[i].part = int32(i)
+		p := w.part(topic, int32(i))
+		p.write(records(1, most))
+		p.set(func() { p.local = 1 })
+	}
+	req := fetchReq(topic, ats...)
+	req.MaxBytes, req.MinBytes, req.MaxWaitMillis = 50<<20, 20<<20, 60_000
+	for i := range req.Topics[0].Partitions {
+		req.Topics[0].Partitions[i].PartitionMaxBytes = 4 << 20
+	}
+	began := time.Now()
+	got := fetched(ask[*kmsg.FetchResponse](w, req, 11))
+	require.Less(t, time.Since(began), 30*time.Second)
+	n := 0
+	for _, p := range got {
+		n += len(values(t, p))
+	}
+	require.Equal(t, 4, n)
+	w.noLeaks()
+}
+
 func TestFetchWaits(t *testing.T) {
 	w := newWorld(t)
 	topic := w.topic("t", 3)
