@@ -42,7 +42,8 @@
 //     with at most 64 KiB (at most 32 MiB, if the connection has sent as much in one frame before)
 //     and grows to four times what has arrived; counts are capped by the bytes left and by a
 //     number of elements.
-//  4. Request buffers in use never exceed MaxInflightBytes by more than one request. Readers
+//  4. Request buffers in use never exceed MaxInflightBytes by more than one request, and by what
+//     buffers that were kept (64 MiB at most) are larger than the requests they serve. Readers
 //     wait for the budget; one at a time may pass it, so one connection always goes on. Frames of
 //     up to 16 KiB don't ask: there is one at most for each connection.
 //  5. Every read of a begun frame and every write has a deadline.

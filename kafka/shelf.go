@@ -26,10 +26,23 @@ type shelf struct {
 	}
 }
 
-// get returns a buffer of the class, nil when there is none.
+// get returns a buffer of the class, or else of one up to four times as large; nil when there is none. Requests differ in size:
+// with each class for itself the shelf would be full of buffers that don't fit.
 func (s *shelf) get(class int) *buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i := class; i < min(class+maxStep, classes); i++ {
+		if b := s.take(i); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// maxStep is how many classes a buffer may be too large by, and one: four times as large are eight classes.
+const maxStep = 9
+
+func (s *shelf) take(class int) *buffer {
 	c := &s.class[class-largeClass]
 	n := len(c.free) - 1
 	if n < 0 {
@@ -43,11 +56,17 @@ func (s *shelf) get(class int) *buffer {
 	return b
 }
 
-// put takes a buffer back, unless the shelf is full.
+// put takes a buffer back. When the shelf is full, smaller ones make room, for which a larger one serves as well, and
+// without any it is not kept.
 func (s *shelf) put(b *buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := classSize(b.class)
+	for i := largeClass; s.bytes+size > shelfBytes && i < b.class; {
+		if s.take(i) == nil {
+			i++
+		}
+	}
 	if s.bytes+size > shelfBytes {
 		return
 	}

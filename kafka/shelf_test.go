@@ -43,9 +43,11 @@ func TestShelfIsBounded(t *testing.T) {
 	var s shelf
 	s.armed = true
 	last := classes - 1
+	s.put(shelved(largeClass))
 	for range 2 * shelfBytes / classSize(last) {
 		s.put(shelved(last))
 	}
+	require.Equal(t, shelfBytes, s.bytes, "the small one made room for the last of those that fit")
 	s.put(shelved(largeClass))
 	require.Equal(t, shelfBytes, s.bytes)
 	for range shelfBytes / classSize(last) {
@@ -53,4 +55,19 @@ func TestShelfIsBounded(t *testing.T) {
 	}
 	require.Nil(t, s.get(last))
 	require.Zero(t, s.bytes)
+}
+
+func TestShelfGivesLargerOnes(t *testing.T) {
+	var s shelf
+	s.armed = true
+	s.put(shelved(largeClass + 8))
+	require.Nil(t, s.get(largeClass+9), "too small")
+	b := s.get(largeClass)
+	require.NotNil(t, b)
+	require.Len(t, b.store, classSize(largeClass+8))
+	s.put(b)
+	s.put(shelved(largeClass + 9))
+	require.Same(t, b, s.get(largeClass), "the smallest that does")
+	require.Nil(t, s.get(largeClass), "more than four times as large")
+	require.NotNil(t, s.get(largeClass+1))
 }
