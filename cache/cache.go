@@ -108,6 +108,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// ChunkBytes is the size of chunks: an object of no more bytes is fetched by one GET.
+func (c *Cache) ChunkBytes() int { return c.o.ChunkBytes }
+
 // Slices are the bytes of a Read: pieces of shared chunks, to be read only, until Release.
 type Slices struct {
 	Bufs [][]byte

@@ -23,6 +23,7 @@ type chunk struct {
 	unread  bool          // read ahead, and nobody has asked for it yet
 	awaits  bool          // a sequential reader has read in it, and will likely come back for it or for the next one
 	passed  bool          // a sequential reader has left it behind, and nobody has asked for it since
+	passes  int           // how often one has
 	place   *list.Element // in a queue of GETs, in probation, protected or fresh
 	where   *list.List    // the list of place
 
@@ -118,12 +119,16 @@ func (c *Cache) unpin(ch *chunk) {
 	c.rest(ch)
 }
 
+// once tells whether a sequential reader has left ch behind, and it was the only one: likely the last use, whatever the policy makes of a
+// chunk that came in many small reads.
+func (ch *chunk) once() bool { return ch.passed && ch.passes == 1 }
+
 // rest puts an unpinned resident chunk into the list that it belongs to.
 func (c *Cache) rest(ch *chunk) {
 	switch {
 	case ch.unread || ch.awaits:
 		ch.moveTo(&c.fresh)
-	case ch.kept:
+	case ch.kept && !ch.once():
 		ch.moveTo(&c.protected)
 	default:
 		ch.moveTo(&c.probation)
@@ -135,9 +140,12 @@ func (c *Cache) rest(ch *chunk) {
 
 // pass notes that a sequential reader is done with ch.
 func (c *Cache) pass(ch *chunk) {
+	if !ch.passed {
+		ch.passes++
+	}
 	ch.passed, ch.awaits = true, false
 	switch ch.where {
-	case &c.fresh:
+	case &c.fresh, &c.protected:
 		c.rest(ch)
 	case &c.probation:
 		c.probation.MoveToFront(ch.place)

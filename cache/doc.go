@@ -28,8 +28,9 @@
 // reads, and must not fetch it for each. Among them, those go first that a sequential reader has left behind, then the longest
 // unused; what was read ahead, and the chunks of a sequential reader's last read, go last of all, but not for ever: when the reader has not
 // come after twice the cache's size of other chunks, they are given up. A chunk is left behind when its reader asks for what comes
-// after it, not when it was read: whoever gave up on an answer asks for the same bytes again. Nothing leaks when ristretto drops a
-// set, and no budget depends on its cost.
+// after it, not when it was read: whoever gave up on an answer asks for the same bytes again. What only one sequential reader has come
+// through is not kept, even if the policy would: many small reads of one reader look to it like many readers. Nothing leaks when
+// ristretto drops a set, and no budget depends on its cost.
 //
 // Sequential readers are noticed for each object, and chunks ahead of them are fetched, twice as many after each chunk up to
 // MaxReadAhead. Prefetch does the same on demand, for the next object of a partition. Read-ahead takes at most a quarter of the

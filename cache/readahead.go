@@ -10,6 +10,9 @@ import (
 // maxStreams bounds the sequential readers that are remembered for one object; the oldest goes first.
 const maxStreams = 16
 
+// startBytes is where an object's content begins at the latest, behind what its format may put before it.
+const startBytes = 4 << 10
+
 // errNotFetched ends the wait for a chunk whose read-ahead was given up. Nobody waits for it then.
 var errNotFetched = errors.New("read-ahead was given up")
 
@@ -63,7 +66,7 @@ func (o *object) stream(r *request, off, most int64) (s stream, from int64) {
 		switch {
 		case r.ahead:
 			return stream{window: min(2, most)}, r.first
-		case off == 0:
+		case off < startBytes:
 			return stream{window: min(1, most)}, r.first
 		}
 		return stream{}, r.first

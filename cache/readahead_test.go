@@ -53,6 +53,15 @@ func TestSmallReads(t *testing.T) {
 	require.EqualValues(t, 1, w.c.Stats().Misses)
 }
 
+// TestStartOfContent: who begins behind a few bytes of an object's format begins at its start.
+func TestStartOfContent(t *testing.T) {
+	w := newWorld(t, Options{Bytes: 4 << 20, MaxReadAhead: 4})
+	w.object("o", 40*16*kib)
+	w.mustRead("o", 8, 1000)
+	w.idle()
+	require.EqualValues(t, 1, w.c.Stats().Ahead)
+}
+
 func TestRandomReadsFetchNothingAhead(t *testing.T) {
 	w := newWorld(t, Options{Bytes: 4 << 20, MaxReadAhead: 8})
 	w.object("o", 200*16*kib)

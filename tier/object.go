@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tierbroker/tierbroker/cache"
 	"github.com/tierbroker/tierbroker/frame"
 	"github.com/tierbroker/tierbroker/tier/bucket"
 )
@@ -37,9 +38,24 @@ func OpenObject(ctx context.Context, b bucket.Bucket, op bucket.Op, key string) 
 	return openObject(ctx, b, op, key, info.Size, max(0, info.Size-openGuess))
 }
 
-// openObject reads the tail from off on, and more when that is not enough. A checksum that fails is given a second try: the bytes
-// may have been damaged on the way.
+// openObject reads the tail from off on, and more when that is not enough.
 func openObject(ctx context.Context, b bucket.Bucket, op bucket.Op, key string, size, off int64) (*Object, error) {
+	o, err := readTail(ctx, b, op, key, size, off)
+	if err != nil {
+		return nil, err
+	}
+	o.b = b
+	return o, nil
+}
+
+// getter is the part of a bucket that reads.
+type getter interface {
+	Get(ctx context.Context, op bucket.Op, key string, off, n int64, dst []byte) (int, bucket.Info, error)
+}
+
+// readTail is openObject for an object of which no more is read through it. A checksum that fails is given a second try: the bytes
+// may have been damaged on the way.
+func readTail(ctx context.Context, b getter, op bucket.Op, key string, size, off int64) (*Object, error) {
 	if size < trailerLen+int64(len(headMagic)) || size > MaxObjectSize || off < 0 || off > size-trailerLen {
 		return nil, &CorruptError{Key: key, Part: "object", Reason: fmt.Sprintf("%d bytes, sections at %d", size, off)}
 	}
@@ -57,7 +73,7 @@ func openObject(ctx context.Context, b bucket.Bucket, op bucket.Op, key string, 
 		case err == nil && more < off:
 			off = more
 		case err == nil:
-			o.Key, o.b, o.op = key, b, op
+			o.Key, o.op = key, op
 			return o, nil
 		case again || !errors.Is(err, ErrCorrupt):
 			return nil, withKey(err, key)
@@ -204,7 +220,7 @@ func (a *Archive) viewLoader(op bucket.Op, id frame.PartitionID, e Extent) func(
 		return a.partLoader(op, id, e)
 	}
 	return func(ctx context.Context) (any, int64, error) {
-		o, err := openObject(ctx, a.opts.Cold, op, e.Key, e.Size, e.IndexOff)
+		o, err := readTail(ctx, a.tails(&e), op, e.Key, e.Size, e.IndexOff)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -214,6 +230,40 @@ func (a *Archive) viewLoader(op bucket.Op, id frame.PartitionID, e Extent) func(
 		}
 		return &view{blocks: o.Blocks}, int64(len(o.Blocks))*blockCost + 256, nil
 	}
+}
+
+// tails is where an extent's block table is read from: the cache, if the object fits into one chunk, so that one GET brings all of it.
+// Of a larger object a whole chunk would be fetched for a few kilobytes, long before a reader gets to the rest of it.
+func (a *Archive) tails(e *Extent) getter {
+	if c := a.opts.Cache; c != nil && e.Size <= int64(c.ChunkBytes()) {
+		return &cachedTail{c: c, size: e.Size, last: -1}
+	}
+	return a.opts.Cold
+}
+
+// cachedTail reads one object through the cache.
+type cachedTail struct {
+	c    *cache.Cache
+	size int64 // of the object
+	last int64 // offset of the last Get
+}
+
+// Get implements getter. Who asks for the same bytes again found them damaged; they are fetched again.
+func (t *cachedTail) Get(ctx context.Context, op bucket.Op, key string, off, n int64, dst []byte) (int, bucket.Info, error) {
+	if off == t.last {
+		t.c.Drop(key)
+	}
+	t.last = off
+	s, err := t.c.Read(ctx, op, key, t.size, off, n)
+	if err != nil {
+		return 0, bucket.Info{}, err
+	}
+	defer s.Release()
+	got := 0
+	for _, b := range s.Bufs {
+		got += copy(dst[got:], b)
+	}
+	return got, bucket.Info{Key: key, Size: t.size}, nil
 }
 
 // prefetchView begins to load a block table and doesn't wait.

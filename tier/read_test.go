@@ -134,6 +134,48 @@ func TestWrongBytesAreNeverServed(t *testing.T) {
 	}
 }
 
+// TestSmallObjectTakesOneGet: block table and batches of an object that fits into a chunk come together, and damage on the way is made good.
+func TestSmallObjectTakesOneGet(t *testing.T) {
+	w := newWorld(t, 5)
+	var gets, flips atomic.Int64
+	var at atomic.Int64
+	w.b = bucket.NewFault(w.mem, func(c bucket.Call) bucket.Action {
+		if c.Verb != bucket.VerbGet || c.Op.Kind != bucket.KindData {
+			return bucket.Action{}
+		}
+		gets.Add(1)
+		return bucket.Action{Flip: flips.Add(-1) >= 0, FlipAt: at.Load()}
+	})
+	tweak := withCache(t, func() bucket.Bucket { return w.b })
+	w.open(tweak)
+	w.claim()
+	w.write(10)
+	w.roll()
+	e := &w.h.Extents[0]
+	require.LessOrEqual(t, e.Size, int64(16<<10))
+	all := func() {
+		for offset := int64(0); offset < w.h.End; {
+			offset = w.checkRead(w.h, offset, 1000)
+		}
+	}
+	gets.Store(0)
+	all()
+	require.EqualValues(t, 1, gets.Load())
+	for _, place := range []int64{e.IndexOff + 3, e.Size - 2, 100} { // block table, trailer, batches
+		w.open(tweak)
+		gets.Store(0)
+		flips.Store(1)
+		at.Store(place)
+		all()
+		require.EqualValues(t, 2, gets.Load(), "fetched once more")
+	}
+	w.open(tweak)
+	at.Store(e.IndexOff + 3)
+	flips.Store(1000)
+	_, err := w.a.Read(ctx(t), w.h, 0, 1000, coldOp)
+	require.ErrorIs(t, err, ErrCorrupt)
+}
+
 // drop empties the cache of an object, if there is one.
 func (o *Options) drop(key string) {
 	if o.Cache != nil {
