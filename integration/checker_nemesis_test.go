@@ -3,9 +3,12 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -149,8 +152,37 @@ func (n *nemesis) wait(d time.Duration) {
 // upTo draws a duration.
 func (n *nemesis) upTo(d time.Duration) time.Duration { return time.Duration(n.rnd.Int64N(int64(d))) }
 
-func (n *nemesis) broker() *proc     { return n.m.brokers[n.rnd.IntN(len(n.m.brokers))] }
-func (n *nemesis) controller() *proc { return n.m.controllers[n.rnd.IntN(len(n.m.controllers))] }
+func (n *nemesis) broker() *proc { return n.m.brokers[n.rnd.IntN(len(n.m.brokers))] }
+
+// controller draws one of the controllers. With several, it is the leading one two times of three.
+func (n *nemesis) controller() *proc {
+	list := n.m.controllers
+	c := list[n.rnd.IntN(len(list))]
+	if len(list) == 1 || n.rnd.IntN(3) == 0 {
+		return c
+	}
+	for _, x := range list {
+		if x.cmd != nil && n.leads(x) {
+			n.made["the leading controller"]++
+			return x
+		}
+	}
+	return c
+}
+
+// leads asks a controller whether it is the leading one.
+func (n *nemesis) leads(c *proc) bool {
+	ctx, cancel := context.WithTimeout(n.m.t.Context(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.admin+"/metrics", nil)
+	require.NoError(n.m.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	text, err := io.ReadAll(resp.Body)
+	return resp.Body.Close() == nil && err == nil && strings.Contains(string(text), "\ntierbroker_controller_leading 1\n")
+}
 
 // take marks a process as one that has a misfortune; false: it has one already.
 func (n *nemesis) take(p *proc) bool {

@@ -15,6 +15,7 @@ import (
 var (
 	checkerDuration = flag.Duration("checker.duration", 0, "how long each part of the checker works against the cluster (default 40s)")
 	checkerSeed     = flag.Uint64("checker.seed", 0, "seed of the checker (default: another one each time)")
+	checkerControls = flag.Int("checker.controllers", 1, "how many controllers the checker's cluster has; of several, two of three misfortunes hit the one that leads")
 	checkerBound    = flag.Duration("checker.bound", 90*time.Second, "in which everything must be served after it was healed")
 )
 
@@ -38,7 +39,7 @@ func check(t *testing.T, disks bool, topics map[string]string) {
 	}
 	t.Logf("-checker.seed %d", seed)
 	const lease = 3 * time.Second
-	m := newMesh(t, meshOptions{brokers: 3, controllers: 1, lease: lease, env: []string{"TIERBROKER_SWEEP_DELAY=10s"}})
+	m := newMesh(t, meshOptions{brokers: 3, controllers: *checkerControls, lease: lease, env: []string{"TIERBROKER_SWEEP_DELAY=10s"}})
 	m.start()
 	var slots []slot
 	for _, name := range []string{"obj", "syn", "asy"} {
