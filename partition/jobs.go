@@ -24,12 +24,13 @@ type job struct {
 type jobKind uint8
 
 const (
-	jobPrepare  jobKind = iota // into Writing
-	jobDelete                  // its topic is being deleted
-	jobHandOver                // to another broker
-	jobStay                    // that came to nothing: back to Writing
-	jobLeave                   // another broker has it: drop what is left here
-	jobReclass                 // follow a change of the topic's durability to or from object
+	jobPrepare   jobKind = iota // into Writing
+	jobDelete                   // its topic is being deleted
+	jobHandOver                 // to another broker
+	jobStay                     // that came to nothing: back to Writing
+	jobLeave                    // another broker has it: drop what is left here
+	jobRollAhead                // roll a large tail before it is moved; the cluster isn't told
+	jobReclass                  // follow a change of the topic's durability to or from object
 )
 
 // jobs runs them on goroutines that exist only while there is something to do: one lane for those that need nothing but
@@ -81,7 +82,7 @@ func (s *Set) offer(j job) {
 		j.p.retire()
 	case jobPrepare:
 		j.p.begin()
-	case jobHandOver, jobStay, jobLeave, jobReclass:
+	case jobHandOver, jobStay, jobLeave, jobRollAhead, jobReclass:
 	}
 	l := &q.lanes[n]
 	l.queue = append(l.queue, j)
@@ -126,6 +127,8 @@ func (s *Set) runJob(j *job) error {
 		return j.p.stay(ctx)
 	case jobLeave:
 		return j.p.leave(ctx)
+	case jobRollAhead:
+		return j.p.rollAhead(ctx)
 	case jobReclass:
 		return j.p.reclass(ctx)
 	case jobDelete:
@@ -141,6 +144,10 @@ func (q *jobs) finish(j job, err error, pause time.Duration) {
 	defer q.mu.Unlock()
 	if err == nil {
 		delete(q.rests, j.p)
+		if j.kind == jobRollAhead {
+			delete(q.busy, j.p)
+			return
+		}
 		q.done = append(q.done, j) // busy until the cluster knows
 		return
 	}
@@ -261,7 +268,7 @@ func (s *Set) concluded(j *job, to cluster.State) {
 		j.p.close()
 	case jobReclass:
 		j.p.reclassed()
-	case jobLeave:
+	case jobLeave, jobRollAhead:
 	}
 }
 
@@ -279,7 +286,7 @@ func (s *Set) move(j *job) cluster.Transition {
 		t := s.transition(j.start, cluster.Writing, "")
 		t.Safe = j.p.safety()
 		return t
-	case jobPrepare, jobLeave:
+	case jobPrepare, jobLeave, jobRollAhead:
 	}
 	st := j.start
 	st.a.State = cluster.Recovering

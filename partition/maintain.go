@@ -81,7 +81,7 @@ func (p *Partition) Maintain(ctx context.Context, now int64) error {
 		return err
 	}
 	p.mu.Lock()
-	version, serving := p.headVersion, p.state == Writing
+	version, serving := p.headVersion, p.state == Writing && p.move.since.IsZero() // a move doesn't wait for a merge
 	p.mu.Unlock()
 	m := &p.maintained
 	interval := min(recheckEvery, p.set.o.MaintainInterval*5).Milliseconds()

@@ -17,6 +17,7 @@ import (
 // Writing; everything else happens between the brokers and etcd, so that a controller that dies meanwhile stops nothing:
 //
 //	target   loads the head and says so in etcd (warm); the controller takes the move back if it can't
+//	owner    rolls a large tail, and waits for who works on the head, while it takes writes
 //	owner    Writing -> Draining: refuses writes, rolls its tail, until the head ends where the partition does
 //	owner    hands over: one transaction makes the target the owner under the next epoch, in Starting
 //	target   claims the head, Writing
@@ -28,6 +29,10 @@ const (
 	// warmPatience is how long a target tries to warm up, and how long an owner that is about to stop waits for it. Any other
 	// waits as long as the controller does: a target that can't read the head would not serve either.
 	warmPatience = 3 * time.Second
+	// lightTail is what an owner may still have to roll when it drains: an upload of so much takes little longer than one of nothing.
+	// More of it is rolled before, while writes go on, maxRollAhead times at most: a very busy partition is never light.
+	lightTail    = 1 << 20
+	maxRollAhead = 3
 	// warmParallel is how many heads are loaded at once for moves.
 	warmParallel = 8
 	// moveRest is how long a partition serves at least after it gave a move up, in times of SetOptions.DrainPatience.
@@ -40,6 +45,7 @@ type moving struct {
 	since  time.Time // when the owner first saw the target
 	drains time.Time // when it began to refuse writes; zero before
 	rests  time.Time // after a move that was given up: no other one before
+	rolled int       // how often its tail was rolled for the move
 }
 
 // followMove decides what the assignment of a partition that this broker serves asks for. The caller holds p.mu.
@@ -74,12 +80,43 @@ func (s *Set) followMove(pl *plan, p *Partition, a cluster.Assignment) {
 		p.move = moving{target: a.Target, since: time.Now(), rests: p.move.rests}
 		fallthrough
 	default:
-		if a.Warm || s.hurried() && time.Since(p.move.since) > warmPatience {
+		hurry := s.hurried() && time.Since(p.move.since) > warmPatience
+		switch light := p.light(); {
+		case a.Warm && light, hurry:
 			pl.draining = append(pl.draining, start{p, a})
-		} else {
+		case !light:
+			pl.rollingAhead = append(pl.rollingAhead, start{p, a})
+			fallthrough
+		default:
 			pl.later = true
 		}
 	}
+}
+
+// light says whether a hand-over would be short: nobody works on the head (a roll of 64 MiB, a merge, a sweep), and little
+// waits for a roll. The caller holds p.mu.
+func (p *Partition) light() bool {
+	return len(p.swap) == 0 && p.pending < lightTail || p.move.rolled >= maxRollAhead
+}
+
+// rollAhead waits for who works on the head, and rolls what is durable, while the partition takes writes.
+func (p *Partition) rollAhead(ctx context.Context) error {
+	if err := p.lockSwap(ctx); err != nil {
+		return err
+	}
+	defer p.unlockSwap()
+	p.mu.Lock()
+	end, heavy := p.durable, p.state == Writing && p.pending >= lightTail
+	p.mu.Unlock()
+	if heavy {
+		if err := p.rollTo(ctx, end); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.move.rolled++
+	p.mu.Unlock()
+	return nil
 }
 
 // drainAll takes partitions from Writing to Draining and has their tails rolled.

@@ -231,3 +231,51 @@ func TestMoveToTargetThatIsNotReady(t *testing.T) {
 	n.store.SetPlan(nil)
 	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
 }
+
+// What an owner has to roll, and whoever works on the head, is not what a move's gap consists of: writes go on meanwhile.
+func TestMoveRollsALargeTailFirst(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	var model []rec
+	const count = 12
+	for seq := range int32(count) {
+		r, _ := produceSeq(t, p, 7, seq, strings.Repeat("x", lightTail/10))
+		model = append(model, r)
+	}
+	goOn, held := make(chan struct{}), make(chan struct{}, 100)
+	pl.nodes[1].store.SetPlan(func(c bucket.Call) bucket.Action {
+		if c.Verb != "put" {
+			return bucket.Action{}
+		}
+		held <- struct{}{}
+		return bucket.Action{Hold: goOn}
+	})
+	pl.target(id, 2)
+	<-held
+	eventually(t, func() bool { return pl.assignment(id).Warm }, func() string { return "the target is not warm" })
+	pl.nodes[1].set.kickReconcile()
+	r, _ := produceSeq(t, p, 7, count, "while it is rolled")
+	require.Equal(t, Writing, p.State())
+	require.Equal(t, cluster.Writing, pl.assignment(id).State)
+	close(goOn)
+	require.Equal(t, append(model, r), readAll(t, pl.await(id, 2)))
+}
+
+func TestMoveWaitsForWhoWorksOnTheHead(t *testing.T) {
+	pl := newPlane(t, 2)
+	id := pl.topic("t", 1, nil)
+	p := pl.await(id, 1)
+	r, _ := produceSeq(t, p, 7, 0, "a")
+	require.NoError(t, p.lockSwap(context.Background())) // a merge
+	pl.target(id, 2)
+	eventually(t, func() bool {
+		pl.nodes[1].set.jobs.mu.Lock()
+		defer pl.nodes[1].set.jobs.mu.Unlock()
+		return pl.assignment(id).Warm && pl.nodes[1].set.jobs.busy[p]
+	}, func() string { return "nobody waits for the merge" })
+	r2, _ := produceSeq(t, p, 7, 1, "b")
+	require.Equal(t, Writing, p.State())
+	p.unlockSwap()
+	require.Equal(t, []rec{r, r2}, readAll(t, pl.await(id, 2)))
+}

@@ -72,10 +72,11 @@ type plan struct {
 	deleting []start
 	failed   []start // here, and the cluster doesn't know yet
 
-	draining   []start // to be moved to another broker
-	undraining []start // the move came to nothing
-	reclassing []start // their topic's durability has changed to or from object
-	later      bool    // something waits for time to pass
+	draining     []start // to be moved to another broker
+	undraining   []start // the move came to nothing
+	rollingAhead []start // to be moved, and a hand-over would take long
+	reclassing   []start // their topic's durability has changed to or from object
+	later        bool    // something waits for time to pass
 }
 
 type settings struct {
@@ -119,6 +120,9 @@ func (s *Set) reconcile(img *cluster.Image) error {
 	}
 	for _, st := range pl.reclassing {
 		s.offer(job{start: st, kind: jobReclass})
+	}
+	for _, st := range pl.rollingAhead {
+		s.offer(job{start: st, kind: jobRollAhead})
 	}
 	for _, st := range pl.undraining {
 		s.offer(job{start: st, kind: jobStay})
