@@ -21,7 +21,7 @@ var (
 
 	descLeading     = desc("controller_leading", "1 while this node leads as the controller.")
 	descTerms       = desc("controller_terms_total", "Elections that this node has won.")
-	descChanges     = desc("controller_changes_total", "Changes made by this node as the controller, by kind: place, restart, retry, failover, force, begin_move, stop_move, end_wish, free_name.", "kind")
+	descChanges     = desc("controller_changes_total", "Changes made by this node as the controller, by kind: place, restart, retry, failover, force, begin_move, stop_move, pin, end_wish, free_name.", "kind")
 	descHandOvers   = desc("controller_moves_total", "Moves that ended at their target while this node led.")
 	descMoveSeconds = desc("controller_move_seconds_total", "Time those took, from the choice of the target to the hand-over.")
 	descLostChanges = desc("controller_lost_changes_total", "Changes that were planned on an old picture and not made.")

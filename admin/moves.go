@@ -47,8 +47,10 @@ type MoveRequest struct {
 	Partition int32  `json:"partition"`
 	To        int32  `json:"to"`
 	// Force gives up what only the disk of a dead owner has.
-	Force bool   `json:"force,omitempty"`
-	Goal  string `json:"goal,omitempty"`
+	Force bool `json:"force,omitempty"`
+	// Keep: the automatic rebalance leaves it there.
+	Keep bool   `json:"keep,omitempty"`
+	Goal string `json:"goal,omitempty"`
 }
 
 // MoveResult is what became of requests for moves.
@@ -207,10 +209,10 @@ func checkMove(image *cluster.Image, m MoveRequest) (wish cluster.MoveWish, ther
 	if err != nil {
 		return wish, false, err
 	}
-	wish = cluster.MoveWish{ID: id, Target: m.To, Force: m.Force, Goal: m.Goal}
+	wish = cluster.MoveWish{ID: id, Target: m.To, Force: m.Force, Keep: m.Keep, Goal: m.Goal}
 	as, placed := image.Assignment(id)
 	ail := ailment(image, t, &as, placed)
-	if placed && as.Owner == m.To && as.Target == cluster.NoBroker && ail != ailWaiting {
+	if placed && as.Owner == m.To && as.Target == cluster.NoBroker && ail != ailWaiting && (as.Placed || !m.Keep) {
 		if _, wished := image.Move(id); !wished {
 			return wish, true, nil
 		}

@@ -89,14 +89,15 @@ func (r *reassigning) add(t *cluster.Topic, in *kmsg.AlterPartitionAssignmentsRe
 	}
 	target := in.Replicas[0]
 	a, placed := r.img.Assignment(id)
-	if placed && a.Owner == target {
-		if wished { // back to where it still is
-			r.cancel, r.asked = append(r.cancel, id), append(r.asked, at)
-		}
+	here := placed && a.Owner == target
+	if here && wished { // back to where it still is
+		r.cancel, r.asked = append(r.cancel, id), append(r.asked, at)
 		return nil
 	}
-	w := cluster.MoveWish{ID: id, Target: target, Goal: "asked for by a Kafka client"}
-	if err := r.img.CheckMove(w); err != nil {
+	w := cluster.MoveWish{ID: id, Target: target, Keep: true, Goal: "asked for by a Kafka client"}
+	if err := r.img.CheckMove(w); here && (err != nil || a.Placed) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	r.moves, r.asked = append(r.moves, w), append(r.asked, at)

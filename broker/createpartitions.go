@@ -84,7 +84,7 @@ func (b *Broker) growTopic(ctx context.Context, in *kmsg.CreatePartitionsRequest
 	}
 	moves := make([]cluster.MoveWish, 0, len(in.Assignment))
 	for i := range in.Assignment {
-		moves = append(moves, cluster.MoveWish{ID: frame.PartitionID{Topic: t.ID, Partition: first + int32(i)}, Target: in.Assignment[i].Replicas[0], Goal: goalAssigned})
+		moves = append(moves, cluster.MoveWish{ID: frame.PartitionID{Topic: t.ID, Partition: first + int32(i)}, Target: in.Assignment[i].Replicas[0], Keep: true, Goal: goalAssigned})
 	}
 	b.wishPlaces(ctx, grown, moves)
 	return grown, nil

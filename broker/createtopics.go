@@ -165,7 +165,7 @@ func (b *Broker) shape(img *cluster.Image, in *kmsg.CreateTopicsRequestTopic) (i
 func (b *Broker) placeAt(ctx context.Context, t *cluster.Topic, list []kmsg.CreateTopicsRequestTopicReplicaAssignment) {
 	moves := make([]cluster.MoveWish, 0, len(list))
 	for i := range list {
-		moves = append(moves, cluster.MoveWish{ID: frame.PartitionID{Topic: t.ID, Partition: list[i].Partition}, Target: list[i].Replicas[0], Goal: goalAssigned})
+		moves = append(moves, cluster.MoveWish{ID: frame.PartitionID{Topic: t.ID, Partition: list[i].Partition}, Target: list[i].Replicas[0], Keep: true, Goal: goalAssigned})
 	}
 	b.wishPlaces(ctx, t, moves)
 }

@@ -72,8 +72,13 @@ func moveOf(img *cluster.Image, id frame.PartitionID) (from, to int32) {
 		a.Owner, a.Target = cluster.NoBroker, cluster.NoBroker
 	}
 	to = a.Target
-	if w, wished := img.Move(id); wished && to == cluster.NoBroker && w.Target != a.Owner {
+	w, wished := img.Move(id)
+	switch {
+	case !wished || to != cluster.NoBroker:
+	case w.Target != a.Owner:
 		to = w.Target
+	case a.State == cluster.Starting || a.State == cluster.Recovering:
+		return cluster.NoBroker, w.Target // handed over, and not served yet
 	}
 	return a.Owner, to
 }

@@ -47,7 +47,11 @@ func TestReassignments(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 2, m.Target)
 	require.False(t, m.Force)
-	require.Len(t, w.client.Image().Moves(), 1)
+	require.True(t, m.Keep)
+	m, ok = w.client.Image().Move(id(1))
+	require.True(t, ok, "that it is to stay there is remembered, too")
+	require.EqualValues(t, 1, m.Target)
+	require.Len(t, w.client.Image().Moves(), 2)
 
 	want := []kmsg.ListPartitionReassignmentsResponseTopicPartition{{Partition: 0, Replicas: []int32{2, 1}, AddingReplicas: []int32{2}, RemovingReplicas: []int32{1}}}
 	for _, got := range [][]kmsg.ListPartitionReassignmentsResponseTopic{list(), list(kmsg.ListPartitionReassignmentsRequestTopic{Topic: "a", Partitions: []int32{0, 1, 77}})} {
@@ -61,6 +65,13 @@ func TestReassignments(t *testing.T) {
 	w.assign(id(3), cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 6, State: cluster.Writing, Target: 2, TargetSince: 1})
 	require.Len(t, list()[0].Partitions, 2)
 
+	// One that was handed over is shown until it is served.
+	w.assign(id(1), cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 7, State: cluster.Starting, Target: cluster.NoBroker})
+	handed := kmsg.ListPartitionReassignmentsResponseTopicPartition{Partition: 1, Replicas: []int32{1}, AddingReplicas: []int32{1}}
+	require.Equal(t, handed, list()[0].Partitions[1])
+	w.assign(id(1), cluster.Assignment{Owner: 1, OwnerIncarnation: "run-1", Epoch: 7, State: cluster.Writing, Target: cluster.NoBroker})
+	require.Len(t, list()[0].Partitions, 2)
+	require.Zero(t, reassign(w, "a", nil, 1)[0].ErrorCode)
 	require.Zero(t, reassign(w, "a", nil, 0)[0].ErrorCode, "null replicas cancel")
 	require.Empty(t, w.client.Image().Moves())
 	require.Zero(t, reassign(w, "a", map[int32][]int32{0: {2}}, 0)[0].ErrorCode)

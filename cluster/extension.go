@@ -6,7 +6,8 @@ import "encoding/binary"
 const (
 	flagJump    = 0x01 // Assignment.Jump
 	flagUnready = 0x02 // Assignment.Unready and UnreadyAt follow
-	knownFlags  = flagJump | flagUnready
+	flagPlaced  = 0x04 // Assignment.Placed
+	knownFlags  = flagJump | flagUnready | flagPlaced
 )
 
 // extension returns the bytes to store: more flags, what they announce, then what this version does not know.
@@ -14,6 +15,9 @@ func (e *entry) extension() []byte {
 	var flags byte
 	if e.Jump {
 		flags |= flagJump
+	}
+	if e.Placed {
+		flags |= flagPlaced
 	}
 	var more [2 * binary.MaxVarintLen64]byte
 	n := 0
@@ -40,7 +44,7 @@ func (d *decoder) extension(e *entry, b []byte) {
 		return
 	}
 	flags, rest := b[0], b[1:]
-	e.Jump = flags&flagJump != 0
+	e.Jump, e.Placed = flags&flagJump != 0, flags&flagPlaced != 0
 	if flags&flagUnready != 0 {
 		x := decoder{b: rest}
 		e.Unready = int32(int64(x.uvarint(1<<31, "target that was not warm")) - 1)

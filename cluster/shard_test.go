@@ -78,6 +78,7 @@ func drawAssignment(t *rapid.T) entry {
 		Target:           rapid.SampledFrom([]int32{NoBroker, 0, 7}).Draw(t, "target"),
 		Safe:             rapid.Bool().Draw(t, "safe"),
 		Jump:             rapid.Bool().Draw(t, "jump"),
+		Placed:           rapid.Bool().Draw(t, "placed"),
 	}}
 	if e.Target != NoBroker {
 		e.TargetSince = rapid.Int64Range(0, 1<<60).Draw(t, "since")

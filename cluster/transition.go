@@ -248,7 +248,7 @@ func (t *Transition) enter(e *entry) {
 	case Starting:
 		e.Owner, e.OwnerIncarnation, e.Epoch = t.NewOwner, t.NewIncarnation, t.Epoch+1
 		e.Target, e.TargetSince, e.Warm = NoBroker, 0, false
-		e.Unready, e.UnreadyAt = 0, 0
+		e.Unready, e.UnreadyAt, e.Placed = 0, 0, false
 	case Recovering, Draining, Deleted:
 	}
 }

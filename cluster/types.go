@@ -92,6 +92,10 @@ type Assignment struct {
 	// first, for a while. Cleared by every Starting.
 	Unready   int32
 	UnreadyAt int64
+	// Placed: an operator said that it is to be at this owner (MoveWish.Keep), and the
+	// automatic rebalance leaves it there. Set by the controller, kept when the owner
+	// restarts, cleared when another broker gets it.
+	Placed bool
 }
 
 // MaxReason bounds Assignment.Reason; longer texts are cut.

@@ -45,7 +45,9 @@ type MoveWish struct {
 	// Force takes the partition away from an owner that is dead or failed and did not
 	// release it: what only that owner's disk holds is lost. With a living, serving
 	// owner it is an ordinary move.
-	Force    bool   `json:"force,omitempty"`
+	Force bool `json:"force,omitempty"`
+	// Keep: the automatic rebalance is not to move it away from there (Assignment.Placed).
+	Keep     bool   `json:"keep,omitempty"`
 	Since    int64  `json:"since,omitempty"` // ms since 1970; set by SetMoves when 0
 	Goal     string `json:"goal,omitempty"`  // what the move serves, for people, at most 200 bytes
 	Revision int64  `json:"-"`               // etcd revision of the wish; tells it from a later one of the partition

@@ -12,7 +12,8 @@ import (
 // every broker has been up for a while, nothing moves, recovers or waits to be placed,
 // and a broker is off its share of partitions by more than the threshold and by more
 // than rounding explains. What it makes leaves every broker within rounding, so that
-// the next one is due only after something else has happened.
+// the next one is due only after something else has happened. What operators have
+// placed stays; the others make up for it.
 func PlanAuto(img State, now int64) (r Rebalance, next int64) {
 	s := img.MoveSettings()
 	if !s.Auto || len(img.Moves()) > 0 {
@@ -27,7 +28,7 @@ func PlanAuto(img State, now int64) (r Rebalance, next int64) {
 	if !calm(img) {
 		return r, NeverDue
 	}
-	r = PlanRebalance(img, nil, Goals{Labels: true, Count: true})
+	r = PlanRebalance(img, nil, Goals{Labels: true, Count: true, Keep: true})
 	if len(r.Moves) == 0 || !uneven(img, r.Moves, float64(s.Threshold)/100) {
 		return Rebalance{}, NeverDue
 	}
@@ -66,7 +67,7 @@ func uneven(img State, moves []Move, threshold float64) bool {
 			return true
 		}
 	}
-	b := newBalance(img, nil)
+	b := newBalance(img, nil, false)
 	for i := range b.pools {
 		total := 0
 		for _, m := range b.pools[i].members {

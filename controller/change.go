@@ -17,13 +17,14 @@ const (
 	Force                 // an operator takes it away from an owner that may hold the only copy
 	BeginMove             // a target is set
 	StopMove              // a target is cleared
+	Pin                   // it is where an operator wants to keep it
 	EndWish               // a wish for a move is done or impossible
 	FreeName              // a deleted topic's name becomes free
 	numKinds
 )
 
 var kindNames = [numKinds]string{
-	"place", "restart", "retry", "failover", "force", "begin_move", "stop_move", "end_wish", "free_name",
+	"place", "restart", "retry", "failover", "force", "begin_move", "stop_move", "pin", "end_wish", "free_name",
 }
 
 // String returns the kind in the form of a metric label.

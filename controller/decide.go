@@ -79,6 +79,13 @@ func (p *planner) ownerRestarted(w *partition, b *cluster.Broker, wish *wanted) 
 func (p *planner) ownerLives(w *partition, b *cluster.Broker, wish *wanted) {
 	a := &w.old
 	if wish != nil && a.Owner == wish.Target && a.State != cluster.Starting && a.State != cluster.Recovering {
+		if wish.Keep && !a.Placed {
+			next := *a
+			next.Placed = true
+			w.kind, w.why = Pin, "it is there, and an operator wants to keep it there"
+			p.change(w, next)
+			return // the wish ends when everybody can see that
+		}
 		p.endWish(w, wish, true, "it is there")
 		wish = nil
 	}

@@ -34,6 +34,9 @@
 // likewise, then the one with the least load for its weight (partitions, and
 // bytes when loads are known), then the lowest id. Draining brokers get nothing.
 //
+// A partition that is where a wish with Keep wants it is marked (Placed) before the wish
+// is removed: PlanAuto leaves it there as long as its owner is the same.
+//
 // Moves are begun in this order: from brokers that shut down, from brokers that
 // operators drain, by wish (oldest first); as many as the settings allow in all, from
 // one broker and to one broker. What a broker recovers counts against it.

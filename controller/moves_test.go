@@ -215,6 +215,29 @@ func TestPlanMoves(t *testing.T) {
 	}
 }
 
+// An operator's place for a partition is remembered where it gets there, and as long as it stays there.
+func TestPlacedByAnOperator(t *testing.T) {
+	w, topic := movesWorld(t)
+	id := frame.PartitionID{Topic: topic.ID}
+	w.wishes[id] = cluster.MoveWish{ID: id, Target: 1, Since: testNow, Keep: true}
+	require.Equal(t, "0: broker 1 epoch 0 (it is there, and an operator wants to keep it there)\n", show(w, Plan(w, nil, testNow)))
+	w.apply(t, Plan(w, nil, testNow))
+	require.True(t, w.assign[id].Placed)
+	require.Contains(t, show(w, Plan(w, nil, testNow)), "0: end wish for 1, done true")
+	w.apply(t, Plan(w, nil, testNow))
+	require.Empty(t, Plan(w, nil, testNow))
+
+	w.broker(1, 2)
+	w.apply(t, Plan(w, nil, testNow))
+	require.Equal(t, int32(1), w.assign[id].Owner)
+	require.True(t, w.assign[id].Placed, "its broker restarted")
+	w.set(topic, 0, func(a *cluster.Assignment) { a.State, a.Safe = cluster.Writing, true })
+	w.stop(1)
+	w.apply(t, Plan(w, nil, testNow))
+	require.NotEqual(t, int32(1), w.assign[id].Owner)
+	require.False(t, w.assign[id].Placed, "it is elsewhere")
+}
+
 func TestForcedStartJumps(t *testing.T) {
 	w, topic := movesWorld(t)
 	w.wish(topic, 0, 3, testNow, true)

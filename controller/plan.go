@@ -206,6 +206,7 @@ func (p *planner) start(w *partition, b *cluster.Broker) {
 	if w.had {
 		a.Epoch = w.old.Epoch + 1
 		a.Safe, a.Jump = w.old.Safe, w.old.Jump
+		a.Placed = w.old.Placed && w.old.Owner == b.ID
 		a.Failures, a.FailedAt, a.Reason = w.old.Failures, w.old.FailedAt, w.old.Reason
 	}
 	switch {

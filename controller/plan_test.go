@@ -117,6 +117,12 @@ func (w *world) assignAs(t require.TestingT, c *Change) {
 		w.assign[c.ID] = c.New
 		return
 	}
+	if c.Kind == Pin {
+		old.Placed = true
+		require.Equal(t, old, c.New)
+		w.assign[c.ID] = c.New
+		return
+	}
 	if c.New.Epoch != old.Epoch+1 || c.New.State != cluster.Starting {
 		require.FailNow(t, "every Starting raises the epoch by one", "%+v", c)
 	}

@@ -15,6 +15,8 @@ type Goals struct {
 	Count    bool // partitions, by weight
 	BytesIn  bool // bytes per second written, by weight; needs loads
 	BytesOut bool // bytes per second read, by weight; needs loads
+	// Keep leaves what operators have placed (cluster.Assignment.Placed) where it is.
+	Keep bool
 	// Tolerance is how far bytes of a broker may be off its share, as a part of it;
 	// 0: a tenth. Counts are evened out to the last partition.
 	Tolerance float64
@@ -70,7 +72,7 @@ func (r *Rebalance) Wishes() []cluster.MoveWish {
 // partition moves at most once. loads may be nil: then only labels and counts are
 // looked at. The result depends on the arguments only.
 func PlanRebalance(img State, loads Loads, goals Goals) Rebalance {
-	b := newBalance(img, loads)
+	b := newBalance(img, loads, goals.Keep)
 	r := Rebalance{Before: b.loads()}
 	for pool := range b.pools {
 		if b.pool = &b.pools[pool]; goals.Labels && len(b.pool.members) > 0 {
@@ -101,6 +103,7 @@ func PlanRebalance(img State, loads Loads, goals Goals) Rebalance {
 
 // balance is the cluster as a rebalance changes it.
 type balance struct {
+	keep    bool      // what operators have placed
 	members []*member // living brokers, sorted by id
 	byID    map[int32]*member
 	all     []*placed
@@ -143,8 +146,8 @@ type placed struct {
 	order int
 }
 
-func newBalance(img State, loads Loads) *balance {
-	b := &balance{byID: map[int32]*member{}}
+func newBalance(img State, loads Loads, keep bool) *balance {
+	b := &balance{keep: keep, byID: map[int32]*member{}}
 	p := newPlanner(img, loads, 0)
 	racks := map[string]*rackCount{}
 	for i := range p.brokers {
@@ -193,7 +196,8 @@ func (b *balance) count(img State, t *cluster.Topic, id frame.PartitionID, loads
 	}
 	at, load := b.byID[a.Owner], loads[id]
 	owner := at
-	fixed := at == nil || at.Draining || a.State != cluster.Writing || at.Incarnation != a.OwnerIncarnation || t.Deleting
+	fixed := at == nil || at.Draining || a.State != cluster.Writing || at.Incarnation != a.OwnerIncarnation || t.Deleting ||
+		b.keep && a.Placed
 	if w, ok := img.Move(id); ok && b.byID[w.Target] != nil {
 		at, fixed = b.byID[w.Target], true
 	} else if a.Target != cluster.NoBroker && b.byID[a.Target] != nil {

@@ -218,3 +218,45 @@ func TestRebalanceAtScale(t *testing.T) {
 		require.Equal(t, 200, b.Partitions)
 	}
 }
+
+// What operators have placed stays where it is for the automatic rebalance; the others make up for it. A rebalance that
+// an operator asks for moves it like any other.
+func TestAutomaticRebalanceKeepsWhatIsPlaced(t *testing.T) {
+	w := crooked(3, 1, 12, func(frame.PartitionID) int32 { return 1 })
+	topic := w.topics[0]
+	for p := range int32(5) {
+		w.set(topic, p, func(a *cluster.Assignment) { a.Placed = true })
+	}
+	r, _ := PlanAuto(w, 1_000_000)
+	require.Len(t, r.Moves, 7, "broker 1 is still above its share, but the rest of it is placed")
+	for _, m := range r.Moves {
+		require.GreaterOrEqual(t, m.ID.Partition, int32(5))
+	}
+	w.carry(t, r.Moves)
+	r, _ = PlanAuto(w, 1_000_000)
+	require.Empty(t, r.Moves, "and that is no reason to begin again")
+	r = PlanRebalance(w, nil, AllGoals())
+	require.Len(t, r.Moves, 1)
+	require.Less(t, r.Moves[0].ID.Partition, int32(5))
+}
+
+func TestRebalanceOfNextToNoBytes(t *testing.T) {
+	w := crooked(2, 1, 4, func(id frame.PartitionID) int32 { return id.Partition%2 + 1 })
+	loads := Loads{}
+	for id, a := range w.assign {
+		loads[id] = Load{In: float64(a.Owner-1) * quiet / 2, Out: 1}
+	}
+	require.Empty(t, PlanRebalance(w, loads, AllGoals()).Moves, "a broker with little is not worth a move, whatever the others have")
+	for id, a := range w.assign {
+		loads[id] = Load{In: float64(a.Owner-1) * quiet}
+	}
+	r := PlanRebalance(w, loads, AllGoals())
+	require.Len(t, r.Moves, 2)
+	for _, m := range r.Moves {
+		if loads[m.ID].In == 0 {
+			require.Equal(t, GoalCount, m.Goal, "no bytes move with it")
+		} else {
+			require.Equal(t, GoalBytesIn, m.Goal)
+		}
+	}
+}

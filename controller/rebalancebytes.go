@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+// quiet is what a broker of weight 1 may have without being called uneven, in bytes per second: less is no reason
+// for a move, whatever others have.
+const quiet = 64 << 10
+
 // bytesRounds bounds the exchanges of one goal for each broker.
 const bytesRounds = 20
 
@@ -31,7 +35,7 @@ func (b *balance) evenBytes(goal string, tolerance float64, of func(Load) float6
 			return
 		}
 		mean := total / b.pool.weight
-		if load(hot) <= mean*(1+tolerance) {
+		if load(hot) <= max(mean*(1+tolerance), quiet) {
 			return
 		}
 		if !b.exchange(hot, cold, mean, goal, of) {
@@ -76,6 +80,9 @@ func (b *balance) exchange(hot, cold *member, mean float64, goal string, of func
 	}
 	b.move(give, cold, goal)
 	if take != nil {
+		if value(take) < value(give)/20 {
+			goal = GoalCount // it goes back for the sake of the number
+		}
 		b.move(take, hot, goal)
 	}
 	return true

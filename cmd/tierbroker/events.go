@@ -90,7 +90,7 @@ func controllerEvent(log *zap.Logger) func(controller.Event) {
 }
 
 var changeLevels = map[controller.Kind]zapcore.Level{
-	controller.Place: zap.DebugLevel, controller.Force: zap.WarnLevel, controller.StopMove: zap.WarnLevel,
+	controller.Place: zap.DebugLevel, controller.Pin: zap.DebugLevel, controller.Force: zap.WarnLevel, controller.StopMove: zap.WarnLevel,
 } // all others: info
 
 func logChange(log *zap.Logger, c *controller.Change) {

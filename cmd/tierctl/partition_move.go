@@ -17,7 +17,8 @@ func newPartitionMove(g *globals) *cobra.Command {
 		Use:   "move TOPIC PARTITION...",
 		Short: "Move partitions to a broker",
 		Long: `Asks the controller to move partitions, and waits until they are there. Nothing is
-copied, nothing is lost; producers see a gap of well under a second and go on.
+copied, nothing is lost; producers see a gap of well under a second and go on. The
+automatic rebalance leaves them there ("tierctl rebalance apply" does not).
 
 The controller makes at most tierbroker.moves.max moves at a time. Ctrl-C stops the
 waiting, not the moves ("tierctl partition cancel" does that). A partition whose
@@ -36,7 +37,7 @@ owner is dead and whose last records are on that disk only is not moved: see
 			}
 			moves := make([]admin.MoveRequest, 0, len(numbers))
 			for _, n := range numbers {
-				moves = append(moves, admin.MoveRequest{Topic: list[0], Partition: n, To: to, Goal: goal})
+				moves = append(moves, admin.MoveRequest{Topic: list[0], Partition: n, To: to, Keep: true, Goal: goal})
 			}
 			return g.movePartitions(cmd, moves, noWait)
 		},
