@@ -202,7 +202,9 @@ func (d *daemon) openBucket(ctx context.Context) error {
 	}
 	quick, cancel := context.WithTimeout(ctx, bucketQuick)
 	defer cancel()
-	err = d.checkBucket(quick)
+	if err = d.checkBucket(quick); errors.Is(err, bucket.ErrProbe) {
+		err = d.probeAgain(ctx, err)
+	}
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -212,6 +214,24 @@ func (d *daemon) openBucket(ctx context.Context) error {
 	d.log.Warn("the bucket does not answer; starting without it", zap.Error(err))
 	d.health.set("bucket", "does not answer: "+err.Error(), false)
 	return nil
+}
+
+// probeAgain is for a bucket that was good enough at an earlier start: answers that are damaged on their way look like a store that lacks
+// something, and a broker doesn't end because its bucket is unwell for a moment. It returns when the bucket is asked with another outcome, or
+// when patience ends.
+func (d *daemon) probeAgain(ctx context.Context, err error) error {
+	d.log.Warn("the bucket fails a check that it has passed before; asking again", zap.Error(err))
+	for deadline := time.Now().Add(bucketPatience); errors.Is(err, bucket.ErrProbe) && time.Now().Before(deadline); {
+		select {
+		case <-time.After(bucketRetry):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		quick, cancel := context.WithTimeout(ctx, bucketQuick)
+		err = d.checkBucket(quick)
+		cancel()
+	}
+	return err
 }
 
 // checkBucket asks whose bucket it is and whether it keeps the promises on which
