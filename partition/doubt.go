@@ -28,11 +28,15 @@ func (s *Set) checkpointExtra(clean bool) []byte {
 	if s.extraBytes != nil && x == s.extra {
 		return s.extraBytes
 	}
+	s.extra, s.extraBytes = x, x.encode()
+	return s.extraBytes
+}
+
+func (x checkpointExtra) encode() []byte {
 	b, err := json.Marshal(x)
 	if err != nil {
 		panic(err) // a string and bools always encode
 	}
-	s.extra, s.extraBytes = x, b
 	return b
 }
 

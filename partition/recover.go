@@ -24,6 +24,7 @@ type recovery struct {
 	voidTo   map[frame.PartitionID]int64 // offset before which there may be a gap, by the last epoch-start frame
 	from     uint64
 	replayed map[*Partition]uint64   // log position of the newest batch that was visited
+	damage   []segment.Corruption    // that no visited frame lies behind yet, by position
 	changed  map[*Partition]struct{} // by frames of any kind, since the last piece: what they say goes with the checkpoint that passes them
 }
 
@@ -52,6 +53,7 @@ func (s *Set) recover() error {
 		voidTo: map[frame.PartitionID]int64{}, replayed: map[*Partition]uint64{}, changed: map[*Partition]struct{}{}, from: from}
 	o := s.o.Log
 	o.Found = func(found segment.Recovered) error { return r.found(found, extra, ok, newDir) }
+	o.Damaged = r.damaged
 	log, _, err := segment.Open(o, from, r.visit)
 	if err != nil {
 		err = errors.Join(err, r.release())
@@ -84,6 +86,7 @@ func (r *recovery) found(found segment.Recovered, extra []byte, ok, newDir bool)
 	if first, gone := missingFile(extra, ok, &found); gone {
 		found.Corrupt = append(found.Corrupt, segment.Corruption{File: fmt.Sprintf("%016x.log", first-segment.FileHeaderLen), Position: max(first, r.from), Reason: "file is missing, or its header is destroyed"})
 	}
+	r.pass(math.MaxUint64)
 	if err := r.finish(max(found.End, r.from)); err != nil {
 		return err
 	}
@@ -132,6 +135,7 @@ func (s *Set) loadPartitions() error {
 
 // visit is called for every valid frame behind the checkpoint, in log order.
 func (r *recovery) visit(f segment.Frame) error {
+	r.pass(f.Position)
 	r.n++
 	r.end = f.Position + uint64(segment.FrameLen(f.EncodedLen(), len(f.Payload)))
 	switch f.Type {

@@ -40,6 +40,9 @@ type Options struct {
 	// later Open doesn't see again that a file had been cut. What the caller has to remember of damage must be on
 	// stable storage when it returns. Its error ends Open.
 	Found func(Recovered) error
+	// Damaged, when set, is called by Open before the first frame is visited, with the damage that Found tells of later, if there is any: who keeps
+	// what was visited piece by piece must not keep that something was visited behind damage without keeping the damage.
+	Damaged func([]Corruption)
 }
 
 func (o *Options) defaults() error {

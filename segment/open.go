@@ -58,6 +58,9 @@ func (l *Log) adopt(r *recovery) error {
 	if err := l.fs.SyncDir(l.o.Dir); err != nil {
 		return fmt.Errorf("segment: sync the directory: %w", err)
 	}
+	if l.o.Damaged != nil && len(r.res.Corrupt) > 0 {
+		l.o.Damaged(r.res.Corrupt)
+	}
 	if err := r.visitAll(); err != nil {
 		return err
 	}
