@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -202,8 +204,30 @@ func (m *mesh) eventually(limit time.Duration, what string, ok func() bool) {
 	require.Eventually(m.t, ok, limit, 50*time.Millisecond, "not within %v: %s", limit, what)
 }
 
-// pause is SIGSTOP: the process stands still and knows nothing of it.
-func (b *proc) pause() { b.signal(syscall.SIGSTOP) }
+// pause is SIGSTOP: the process stands still and knows nothing of it. The signal is on its way when kill returns: on a busy machine
+// the process may still answer something, so its threads are looked at.
+func (b *proc) pause() {
+	b.t.Helper()
+	b.signal(syscall.SIGSTOP)
+	require.Eventually(b.t, b.paused, 10*time.Second, time.Millisecond, "the process goes on after SIGSTOP")
+}
+
+// paused says whether all threads have stopped.
+func (b *proc) paused() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", b.cmd.Process.Pid))
+	require.NoError(b.t, err)
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return false // it has just ended
+		}
+		// The state is behind the name, which is in parentheses and may have some in it.
+		if at := bytes.LastIndexByte(stat, ')'); at < 0 || !bytes.HasPrefix(stat[at:], []byte(") T")) {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
 
 // resume is SIGCONT.
 func (b *proc) resume() { b.signal(syscall.SIGCONT) }

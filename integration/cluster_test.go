@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // inbox is what the members of a group have read: how often each value.
@@ -170,10 +171,13 @@ func TestClusterBrokerIsPausedPastItsLease(t *testing.T) {
 	b.pause()
 	answer := make(chan error, 1)
 	go func() { answer <- w.produce("t", p, []byte("late")).err }()
-	seen := kadm.NewClient(m.client(kgo.SeedBrokers(m.brokers[0].kafka)))
+	// A client would ask any broker, and wait for the one that stands still.
+	other := m.client(kgo.SeedBrokers(m.brokers[0].kafka)).SeedBrokers()[0]
 	m.eventually(30*time.Second, "its registration is gone", func() bool {
-		meta, err := seen.BrokerMetadata(t.Context())
-		return err == nil && len(meta.Brokers) == 1
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{}
+		resp, err := other.Request(t.Context(), req)
+		return err == nil && len(resp.(*kmsg.MetadataResponse).Brokers) == 1
 	})
 	b.resume()
 	require.Equal(t, error(kerr.NotLeaderForPartition), <-answer)
