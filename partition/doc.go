@@ -9,7 +9,7 @@
 //	commit     the commit loop sees the log's watermarks move: written entries of async topics become visible;
 //	loop       synced entries go into the index, with the checkpoint, as one batch, and then become visible
 //	Durable    returns when the loop has passed the frame
-//	roll       puts durable batches into data objects and swaps the head, for a busy partition once for up to eight
+//	roll       puts durable batches into data objects and swaps the head, for a busy partition once for up to twelve
 //	reclaim    drops the oldest log file once every partition in it is tiered past it
 //
 // # Offsets

@@ -7,7 +7,7 @@ import (
 )
 
 // maxUnlisted is how many data objects one head swap commits at most, and how many a crash can make orphans of.
-const maxUnlisted = 8
+const maxUnlisted = 12
 
 // unlisted are the data objects of a partition that are in the bucket and in no head yet. A partition that fills objects
 // one after the other swaps its head for several at once (SetOptions.SwapDelay), since each swap is a request and a new copy of

@@ -89,12 +89,12 @@ func (w *swapWorld) check(t *testing.T) {
 	require.ElementsMatch(t, w.model, readAll(t, w.p))
 }
 
-// A busy partition swaps its head once for eight objects; one that falls silent lists what it has a moment later.
+// A busy partition swaps its head once for many objects; one that falls silent lists what it has a moment later.
 func TestBusyPartitionSharesSwaps(t *testing.T) {
 	w := newSwapWorld(t)
 	w.fill(1, time.Second)
 	before := w.heads.Load()
-	w.fill(16, time.Second)
+	w.fill(2*maxUnlisted, time.Second)
 	require.EqualValues(t, 2, w.heads.Load()-before)
 	w.check(t)
 	w.fill(3, time.Second)

@@ -117,28 +117,37 @@ func (b *Bench) bucketCase(ctx context.Context, s system.System, c bucketCase, n
 func (h *held) rolled(ctx context.Context, mark account.LogMark, c bucketCase) (account.Requests, error) {
 	const object, share = 64 * mib, 0.97 // an object is cut when the next batch would make it larger
 	full := c.bytes / int64(c.partitions) / object * object * int64(c.partitions)
+	if c.partitions > 1 {
+		// The first objects of neighbours have different sizes, down to a half, so that they don't roll at the same moment for ever.
+		full -= int64(c.partitions) * object / 2
+	}
 	ctx, cancel := context.WithTimeout(ctx, rollTime)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	before := int64(-1)
+	before, since := int64(-1), time.Now()
 	for {
 		r, err := h.s3.Log.Since(mark)
 		if err != nil {
 			return r, err
 		}
-		writes := r.Writes()
-		if float64(r.Stored["data"]) >= share*float64(full) && writes == before {
+		if writes := r.Writes(); writes != before {
+			before, since = writes, time.Now()
+		}
+		if float64(r.Stored["data"]) >= share*float64(full) && time.Since(since) > rollQuiet {
 			return r, nil
 		}
-		before = writes
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return r, fmt.Errorf("%d of %d MiB are in the bucket after %v", r.Stored["data"]/mib, full/mib, rollTime)
+			return r, fmt.Errorf("%d of %d MiB are in the bucket after %v, and %d requests have written, the last %v before", r.Stored["data"]/mib, full/mib, rollTime,
+				before, time.Since(since).Round(time.Millisecond))
 		}
 	}
 }
+
+// rollQuiet is how long nothing has been written when all is: a head may be swapped for several objects, the last of which it waits for.
+const rollQuiet = 3 * time.Second
 
 // rollTime is the longest time for what was acknowledged to be in the bucket.
 const rollTime = time.Minute
