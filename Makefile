@@ -115,7 +115,7 @@ BENCH_DIR ?= $(CURDIR)/.cache/bench
 bench: tools
 	cd $(COMPARE) && go run . -dir $(BENCH_DIR) -out $(CURDIR)/docs/performance/short $(BENCH)
 
-## bench-full: the same with all scenarios, three turns and longer windows, into docs/performance/full; takes hours and about 25 GB of disk
+## bench-full: the same with all scenarios, three turns and longer windows, into docs/performance/full; takes hours and about 25 GB of disk (BENCH="-turns 1 -warm 4s -run 5s": 40 minutes)
 .PHONY: bench-full
 bench-full: tools
 	cd $(COMPARE) && go run . -full -dir $(BENCH_DIR) -out $(CURDIR)/docs/performance/full $(BENCH)
